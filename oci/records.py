@@ -1,6 +1,6 @@
-"""Records: NUL-terminated `key=value` items, the format of what crosses into the container.
+r"""Records: NUL-terminated `key=value` items, the format of what crosses into the container.
 
-The same shape as /proc/PID/environ (proc(5)): readable with `tr '\\0' '\\n'`, parsed without json's import cost, and
+The same shape as /proc/PID/environ (proc(5)): readable with `tr '\0' '\n'`, parsed without json's import cost, and
 safe for every path and environment value, none of which can hold a NUL. A repeated key is a list; order is kept.
 Stage 2 and the hooks both use it, so it imports nothing.
 """

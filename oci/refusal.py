@@ -11,7 +11,7 @@ EXIT_NOT_FOUND = 127
 
 
 class Refusal:
-    """One reason not to start: a kebab-case `reason`, a sentence for a person, and a hint on what to do ("" if none)."""
+    """One reason not to start: a kebab-case `reason`, a sentence for a person, and what to do about it ("" if none)."""
 
     __slots__ = ("hint", "reason", "text")
 
@@ -37,7 +37,7 @@ class Refusal:
         return f"{line} (hint: {self.hint})" if self.hint else line
 
 
-class Refused(Exception):  # noqa: N818 - the domain's word: the run is refused, nothing went wrong
+class Refused(Exception):
     """The run is refused, for every independent reason at once. Nothing was applied when this is raised."""
 
     def __init__(self, refusals: "list[Refusal] | tuple[Refusal, ...]") -> None:

@@ -1,0 +1,76 @@
+"""Which resolver the bench asks: `/etc/resolv.conf` as it is in the wild (resolv.conf(5)), or the flag.
+
+What cannot be used is noted; when nothing is left the run is refused. There is never a public default.
+"""
+
+import os
+from ipaddress import ip_address
+
+from launcher.value import Value
+from oci.refusal import Refusal
+
+RESOLV_CONF = "/etc/resolv.conf"
+# glibc's MAXNS (resolv.h): further servers are never asked by anything else on the bench either.
+_MAXNS = 3
+
+
+class Nameservers(Value):
+    """The servers to ask, in order, where they come from, and notes on what was passed over."""
+
+    servers: tuple[str, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+def from_flag(text: str) -> tuple[Nameservers, list[Refusal]]:
+    """Return the one server named by `--resolver`, an address with no port."""
+    server = _address(text)
+    if server is None:
+        refusal = Refusal("bad-resolver", f"--resolver {text!r} is not an address", "give an IPv4 or IPv6 address")
+        return Nameservers(servers=(), source="--resolver"), [refusal]
+    return Nameservers(servers=(server,), source="--resolver"), []
+
+
+def from_file(path: str = RESOLV_CONF) -> tuple[Nameservers, list[Refusal]]:
+    """Return the servers that the file names; refused when it cannot be read or none can be used."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8", "replace")
+    except OSError as error:
+        text, notes = "", [f"{path}: {os.strerror(error.errno or 0)}"]
+    else:
+        notes = []
+    servers: list[str] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        word, _, value = line.strip().replace("\t", " ").partition(" ")
+        if word != "nameserver":
+            continue
+        why = _take(servers, value)
+        if why:
+            notes.append(f"{path}:{number}: nameserver {value.strip()!r} {why}")
+    found = Nameservers(servers=tuple(servers), source=path, notes=tuple(notes))
+    if servers:
+        return found, []
+    said = "; ".join(notes) or f"{path} names no server"
+    return found, [Refusal("no-resolver", f"no resolver can be asked: {said}", "name one with --resolver ADDRESS")]
+
+
+def _take(servers: list[str], value: str) -> str:
+    """Add the server that a line names; return why it was passed over, or ""."""
+    server = _address(value.partition("#")[0].partition(";")[0].strip())
+    if server is None:
+        return "is not an address"
+    if server in servers:
+        return ""
+    if len(servers) == _MAXNS:
+        return f"is passed over: only the first {_MAXNS} are ever asked"
+    servers.append(server)
+    return ""
+
+
+def _address(text: str) -> str | None:
+    """Return the address in its canonical text, a zone kept (RFC 4007), or None."""
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return None

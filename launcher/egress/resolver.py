@@ -1,0 +1,124 @@
+"""From names to addresses: the interface, and the body that asks real servers with dnspython.
+
+Each name is asked once for A and once for AAAA, absolute, in parallel, under one total deadline; a lost datagram is
+sent again and the next server tried within that. Truncated answers are asked again over TCP (RFC 7766). Importing
+this module costs 80 ms, so card-run does it after podman was started.
+"""
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Protocol, cast
+
+import dns.exception
+import dns.message
+import dns.name
+import dns.query
+import dns.rcode
+import dns.rdatatype
+
+from launcher.value import Value
+
+_WORKERS = 64
+_FIRST_TRY_SECONDS = 0.8
+_REASONS = {
+    dns.rcode.NXDOMAIN: "does not exist (NXDOMAIN)",
+    dns.rcode.SERVFAIL: "the resolver failed (SERVFAIL)",
+    dns.rcode.REFUSED: "the resolver refused (REFUSED)",
+}
+
+
+class Answer(Value):
+    """What a name answered: addresses as text, the names its CNAMEs went through, or why there are none."""
+
+    addresses: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()
+    source: str = ""
+    failure: str = ""
+
+
+class Resolver(Protocol):
+    """Names to answers; the seam at which tests pin addresses without a packet."""
+
+    def resolve(self, names: list[str]) -> dict[str, Answer]:
+        """Return an answer for every name, within the resolver's own deadline."""
+        ...
+
+
+class DnsResolver:
+    """Asks the given servers, in order of need, over UDP and TCP port 53."""
+
+    def __init__(self, servers: tuple[str, ...], *, timeout: float, families: tuple[str, ...]) -> None:
+        """Take server addresses, the total deadline in seconds, and the record types to ask for ("A", "AAAA")."""
+        self._servers = servers
+        self._timeout = timeout
+        self._types = tuple(dns.rdatatype.from_text(family) for family in families)
+
+    def resolve(self, names: list[str]) -> dict[str, Answer]:
+        """Return an answer for every name; one that is not in by the deadline says so."""
+        deadline = time.monotonic() + self._timeout
+        pool = ThreadPoolExecutor(max_workers=min(_WORKERS, max(1, len(names) * len(self._types))))
+        asked = {
+            name: [pool.submit(_ask, name, kind, self._servers, deadline) for kind in self._types] for name in names
+        }
+        wait([future for futures in asked.values() for future in futures], timeout=self._timeout)
+        pool.shutdown(wait=False, cancel_futures=True)
+        return {name: _merge([_settle(future) for future in futures]) for name, futures in asked.items()}
+
+
+def _settle(future: "Future[Answer]") -> Answer:
+    return future.result() if future.done() and not future.cancelled() else Answer(failure="timed out")
+
+
+def _merge(answers: list[Answer]) -> Answer:
+    """Join a name's A and AAAA answers: addresses of either will do, else the reason of the worse one."""
+    addresses = tuple(dict.fromkeys(address for answer in answers for address in answer.addresses))
+    chain = max((answer.chain for answer in answers), key=len)
+    failures = [answer.failure for answer in answers if answer.failure]
+    if addresses:
+        return Answer(addresses=addresses, chain=chain, source="dns")
+    empty = "has no address"
+    return Answer(chain=chain, failure=next((why for why in failures if why != empty), empty))
+
+
+def _ask(name: str, kind: dns.rdatatype.RdataType, servers: tuple[str, ...], deadline: float) -> Answer:
+    """Ask until one server answers or the deadline is near; the last failure is the one told."""
+    query = dns.message.make_query(dns.name.from_text(name), kind, use_edns=0, payload=1232)
+    failure, patience = "timed out", _FIRST_TRY_SECONDS
+    while True:
+        for server in servers:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return Answer(failure=failure)
+            answer = _ask_once(query, server, min(left, patience))
+            if not answer.failure or answer.failure == _REASONS[dns.rcode.NXDOMAIN]:
+                return answer
+            failure = answer.failure
+        if failure != "timed out":
+            return Answer(failure=failure)
+        patience *= 2
+
+
+def _ask_once(query: dns.message.Message, server: str, seconds: float) -> Answer:
+    try:
+        response, _ = dns.query.udp_with_fallback(query, server, timeout=seconds, ignore_unexpected=True)
+        if response.rcode() != dns.rcode.NOERROR:
+            return Answer(failure=_REASONS.get(response.rcode(), f"answered {dns.rcode.to_text(response.rcode())}"))
+        return _read(response)
+    except dns.exception.Timeout:
+        return Answer(failure="timed out")
+    except (dns.exception.DNSException, OSError, EOFError) as error:
+        return Answer(failure=f"could not be asked: {error or type(error).__name__}")
+
+
+def _read(response: dns.message.Message) -> Answer:
+    """Follow the CNAMEs of one response; a loop or an endless chain is a failure."""
+    try:
+        chaining: Any = cast("dns.message.QueryMessage", response).resolve_chaining()
+    except dns.message.ChainTooLong:
+        return Answer(failure="its CNAMEs form a loop or an endless chain")
+    targets = [str(record.target) for rrset in chaining.cnames for record in rrset]
+    chain = tuple(target.rstrip(".").lower() for target in targets)
+    if chaining.answer is None:
+        return Answer(chain=chain, failure="has no address")
+    addresses = [str(record.address) for record in chaining.answer]
+    return Answer(addresses=tuple(dict.fromkeys(addresses)), chain=chain)

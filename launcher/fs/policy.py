@@ -1,0 +1,183 @@
+"""What of the bench a card may reach: the roots of `--read`, `--read-noexec`, `--write`, resolved once and judged.
+
+Every root is absolute, exists, is resolved through its symlinks, and is mounted at that same path inside. "Inside" is
+a question of device and inode along the ancestors, never of a string prefix: a bind mount or a hard link of a
+directory has other names.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+
+from launcher.value import Value
+from oci.refusal import Refusal
+
+READ, NOEXEC, WRITE = "read", "noexec", "write"
+FLAG = {READ: "--read", NOEXEC: "--read-noexec", WRITE: "--write"}
+HOME = "/home/card"
+# Private tmpfs mounts of every card (DESIGN "The filesystem wall").
+PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", HOME)  # noqa: S108 - the card's own, not the bench's
+# Mount points that are podman's, the kernel's or ours; a root at, above or below these would replace them.
+_RESERVED = ("/proc", "/sys", "/dev", "/run/card", "/run/card-runtime", HOME)
+_RESERVED_EXACT = ("/", "/run", "/etc", "/tmp", "/var", "/var/tmp", "/home", "/etc/hosts", "/etc/resolv.conf")  # noqa: S108
+_TCP_LISTEN, _SO_ACCEPTCON = "01", 0x10000
+
+
+class Root(Value):
+    """One path of the bench inside the card: its access, resolved path, kind and identity (device, inode)."""
+
+    access: str
+    path: str
+    directory: bool
+    device: int
+    inode: int
+
+
+class Filesystem(Value):
+    """Everything of the bench that the card may reach, and where the worker starts."""
+
+    roots: tuple[Root, ...]
+    cwd: str
+
+
+class _Asked(Value):
+    flag: str
+    access: str
+    text: str
+
+
+def decide(
+    *, read: list[str], noexec: list[str], write: list[str], cwd: str | None, forbidden: tuple[tuple[str, str], ...]
+) -> tuple[Filesystem, list[Refusal]]:
+    """Return the resolved roots and working directory, and every refusal.
+
+    `forbidden` are (path, what it is) pairs that no write root may be or hold: HOME, podman's storage, our own state.
+    """
+    asked = [_Asked(flag=FLAG[READ], access=READ, text=text) for text in read]
+    asked += [_Asked(flag=FLAG[NOEXEC], access=NOEXEC, text=text) for text in noexec]
+    asked += [_Asked(flag=FLAG[WRITE], access=WRITE, text=text) for text in write]
+    roots: list[Root] = []
+    refusals: list[Refusal] = []
+    for one in asked:
+        root, refusal = _resolve(one)
+        if root is None:
+            refusals += refusal
+            continue
+        refusals += _judge(one, root, forbidden)
+        if root not in roots:
+            roots.append(root)
+    refusals += _contradictions(roots) + _listening(roots)
+    start, refusal = _start(roots, cwd)
+    return Filesystem(roots=tuple(roots), cwd=start), refusals + refusal
+
+
+def _resolve(one: _Asked) -> tuple[Root | None, list[Refusal]]:
+    shown = f"{one.flag} {one.text!r}"
+    if _unprintable(one.text):
+        return None, [Refusal("bad-path", f"{shown} holds a control character or is not UTF-8")]
+    if not one.text.startswith("/"):
+        return None, [Refusal("relative-path", f"{shown} is relative", f"say {os.path.abspath(one.text or '.')}")]
+    try:
+        path = os.path.realpath(one.text, strict=True)
+        found = os.stat(path)
+    except OSError as error:
+        return None, [Refusal("path-missing", f"{shown}: {os.strerror(error.errno or 0)}")]
+    if _unprintable(path):
+        return None, [Refusal("bad-path", f"{shown} leads to a path with a control character or one that is not UTF-8")]
+    directory = stat.S_ISDIR(found.st_mode)
+    if not directory and not (stat.S_ISREG(found.st_mode) and one.access != WRITE):
+        wanted = "a directory" if one.access == WRITE else "a directory or a regular file"
+        return None, [Refusal("path-kind", f"{shown} is not {wanted}")]
+    return Root(access=one.access, path=path, directory=directory, device=found.st_dev, inode=found.st_ino), []
+
+
+def _unprintable(text: str) -> bool:
+    return any(ord(c) < 0x20 or ord(c) == 0x7F or 0xD800 <= ord(c) <= 0xDFFF for c in text)
+
+
+def _judge(one: _Asked, root: Root, forbidden: tuple[tuple[str, str], ...]) -> list[Refusal]:
+    shown = f"{one.flag} {one.text!r}"
+    if root.path in _RESERVED_EXACT or any(_under(root.path, reserved) for reserved in _RESERVED):
+        return [Refusal("path-reserved", f"{shown}: {root.path} is the card's own", "name a directory below it")]
+    if one.access != WRITE:
+        return []
+    held = [what for path, what in forbidden if _holds(root, path)]
+    return [Refusal("path-too-wide", f"{shown} is or holds {what}", "name the work directory itself") for what in held]
+
+
+def _under(path: str, top: str) -> bool:
+    return path == top or path.startswith(top + "/")
+
+
+def ancestors(path: str) -> Iterator[tuple[int, int]]:
+    """Yield (device, inode) of the resolved path and of each directory above it; what cannot be seen is passed over."""
+    path = os.path.realpath(path)
+    while True:
+        try:
+            found = os.stat(path)
+            yield found.st_dev, found.st_ino
+        except OSError:
+            pass
+        if path == "/":
+            return
+        path = os.path.dirname(path)
+
+
+def _holds(root: Root, path: str) -> bool:
+    """Return whether `path` is the root or lies below it, by identity."""
+    return (root.device, root.inode) in ancestors(path)
+
+
+def _contradictions(roots: list[Root]) -> list[Refusal]:
+    """One path with two accesses: the wider would silently win."""
+    seen: dict[str, str] = {}
+    refusals: list[Refusal] = []
+    for root in roots:
+        other = seen.setdefault(root.path, root.access)
+        if other != root.access:
+            text = f"{root.path} is asked for with both {FLAG[other]} and {FLAG[root.access]}"
+            refusals.append(Refusal("path-contradiction", text, "give it one access"))
+    return refusals
+
+
+def _listening(roots: list[Root]) -> list[Refusal]:
+    """Refuse a root that holds a listening socket of the bench: connecting is checked by no wall before ABI 9."""
+    refusals: list[Refusal] = []
+    if not roots:
+        return refusals
+    for path in dict.fromkeys(_listening_sockets()):
+        holders = set(ancestors(path))
+        for root in roots:
+            if (root.device, root.inode) in holders:
+                text = f"{FLAG[root.access]} {root.path} holds the bench's listening socket {path}"
+                refusals.append(Refusal("path-has-socket", text, "stop its owner, or name a narrower path"))
+    return refusals
+
+
+def _listening_sockets() -> Iterator[str]:
+    """Yield the paths of /proc/net/unix (proc_net_unix(5)) that accept connections, abstract ones left out."""
+    with open("/proc/net/unix", "rb") as file:
+        lines = file.read().decode("utf-8", "surrogateescape").split("\n")[1:]
+    for line in lines:
+        fields = line.split(None, 7)
+        if len(fields) == 8 and int(fields[3], 16) & _SO_ACCEPTCON and fields[7].startswith("/"):
+            yield fields[7]
+
+
+def _start(roots: list[Root], cwd: str | None) -> tuple[str, list[Refusal]]:
+    """Return the working directory: `--cwd`, else the first write root, else the card's HOME."""
+    if cwd is None:
+        first = next((root.path for root in roots if root.access == WRITE), HOME)
+        return first, []
+    path = os.path.realpath(cwd)
+    if not cwd.startswith("/") or _unprintable(cwd):
+        return HOME, [Refusal("relative-path", f"--cwd {cwd!r} is not an absolute path")]
+    if any(_under(path, private) for private in PRIVATE) and not os.path.isdir(path):
+        return path, []
+    holders = set(ancestors(path))
+    if not any((root.device, root.inode) in holders for root in roots if root.directory):
+        hint = "name it, or a directory above it, with --read or --write"
+        return HOME, [Refusal("cwd-outside", f"--cwd {cwd!r} is outside everything the card may reach", hint)]
+    if not os.path.isdir(path):
+        return HOME, [Refusal("path-kind", f"--cwd {cwd!r} is not a directory")]
+    return path, []
