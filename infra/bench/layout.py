@@ -1,0 +1,102 @@
+"""Where the bench's parts lie: the checkout, and the cache folder below it that git ignores.
+
+Everything that costs time to make is in the cache, named after the digest of what it was made from, and may be removed
+at any time when no bench runs. Imports the standard library only.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CACHE = CHECKOUT / ".cache" / "bench"
+LOCK = CACHE / "lock"
+STAGING = CACHE / "staging"
+STORAGE = CACHE / "storage"
+DIGEST_LENGTH = 16
+
+
+def digest(parts: Iterable[bytes]) -> str:
+    """Return a short hex name for the parts; two lists that differ anywhere have different names."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(len(part).to_bytes(8, "little"))
+        total.update(part)
+    return total.hexdigest()[:DIGEST_LENGTH]
+
+
+def sources(*folders: Path, suffixes: tuple[str, ...] = (".py",)) -> list[Path]:
+    """Return the files below the folders that have one of the suffixes, sorted, without compiled ones."""
+    return sorted(
+        path for folder in folders for path in folder.rglob("*") if path.suffix in suffixes and path.is_file()
+    )
+
+
+def digest_files(paths: Iterable[Path]) -> str:
+    """Return the digest of the files' names below the checkout and their contents."""
+    return digest(part for path in paths for part in (os.fsencode(path.relative_to(CHECKOUT)), path.read_bytes()))
+
+
+def hold(path: Path, *, exclusive: bool, waiting: Callable[[], None] | None = None) -> int | None:
+    """Take a flock(2) on a file or folder that exists and return its descriptor, which holds it until closed.
+
+    With `waiting`, a lock that another has is waited for, after calling that; without, None is returned instead.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    operation = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if waiting is None:
+            os.close(descriptor)
+            return None
+        waiting()
+        fcntl.flock(descriptor, operation)
+    return descriptor
+
+
+def made(kind: str, name: str, make: Callable[[Path], None]) -> Path:
+    """Return CACHE/kind-name, made by `make` if it is not there, and held (shared) until this process ends.
+
+    It is made aside and renamed: what carries the name is complete, and a failure leaves nothing under that name.
+    Older ones of the kind are removed unless another run holds them.
+    """
+    path = CACHE / f"{kind}-{name}"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    building = CACHE / "building"
+    building.touch()
+    lock = hold(building, exclusive=True, waiting=lambda: None)
+    assert lock is not None  # noqa: S101 - hold() waits when it is told what to call
+    try:
+        if not path.is_dir():
+            _make_aside(kind, path, make)
+            _remove_older(kind, path)
+        hold(path, exclusive=False, waiting=lambda: None)
+    finally:
+        os.close(lock)
+    return path
+
+
+def _make_aside(kind: str, path: Path, make: Callable[[Path], None]) -> None:
+    """Make a folder beside `path` and give it that name when it is complete."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=CACHE))
+    try:
+        aside.chmod(0o755)
+        make(aside)
+        aside.rename(path)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+def _remove_older(kind: str, path: Path) -> None:
+    """Remove the other folders of this kind, also half-made ones, that no run holds."""
+    for old in (*CACHE.glob(f"{kind}-*"), *CACHE.glob(f".{kind}-*")):
+        lock = hold(old, exclusive=True) if old != path else None
+        if lock is not None:
+            shutil.rmtree(old, ignore_errors=True)
+            os.close(lock)

@@ -1,0 +1,38 @@
+"""card-run as the bench runs it: this checkout's packages, copied and compiled by the bench's own interpreter.
+
+Made again whenever a source changes. A copy, because the checkout is mounted read-only and may hold another
+interpreter's compiled files. Imports the standard library and siblings.
+"""
+
+import shutil
+from pathlib import Path
+
+from infra.bench import layout
+from infra.bench.machine import BenchError, checked, say
+from infra.bench.rootfs import PYTHON
+
+PACKAGES = ("oci", "hooks", "launcher", "infra")
+DATA = (".py", ".toml", ".txt", ".typed")
+PLACE = "/opt/card-run/lib"
+# compileall must run inside the root filesystem, but must not write to it: the copy is bound on an empty folder there
+COMPILE = """mount --bind "$1" "$2$3" &&
+exec chroot "$2" "$4" -I -m compileall -q --invalidation-mode unchecked-hash "$3" """
+
+
+def ensure(root: Path) -> Path:
+    """Return the folder with the compiled packages, for the interpreter in the root filesystem `root`."""
+    files = layout.sources(*(layout.CHECKOUT / name for name in PACKAGES), suffixes=DATA)
+    name = f"{layout.digest_files(files)}-{root.name.rpartition('-')[2][:8]}"
+
+    def make(folder: Path) -> None:
+        for file in files:
+            target = folder / file.relative_to(layout.CHECKOUT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+        argv = ["unshare", "--mount", "sh", "-c", COMPILE, "sh", str(folder), str(root), PLACE]
+        try:
+            checked([*argv, f"/usr/bin/python{PYTHON}"])
+        except BenchError as error:
+            say(f"not all of card-run compiles, it goes in as it is ({error})")
+
+    return layout.made("lib", name, make)

@@ -1,0 +1,96 @@
+"""What the bench takes from the machine that builds it: its package mirror, apt and pip settings, its programs.
+
+No host is named here: where the machine says nothing, the programs' own defaults stand. Imports the standard library
+and `layout` only.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+SUITE = "trixie"
+# program -> the Debian and Ubuntu package that has it
+PROGRAMS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "chroot": "coreutils"}
+APT_OPTIONS = ("Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Retries", "Acquire::Force")
+APT_TRANSPORTS = ("Acquire::http::", "Acquire::https::")
+
+
+class BenchError(Exception):
+    """The bench cannot be built or entered; the text says what is missing and what to do."""
+
+
+def say(text: str) -> None:
+    """Write one line of progress on stderr: stdout is the command's alone."""
+    sys.stderr.write(f"bench: {text}\n")
+    sys.stderr.flush()
+
+
+def checked(argv: list[str], *, environment: dict[str, str] | None = None) -> None:
+    """Run a program with its output on stderr; raises BenchError when it fails."""
+    with open("/dev/null", "rb") as nothing:
+        done = subprocess.run(argv, check=False, stdin=nothing, stdout=sys.stderr, env=environment)
+    if done.returncode != 0:
+        raise BenchError(f"{argv[0]} failed with status {done.returncode}: {' '.join(argv)}")
+
+
+def _installed(package: str) -> bool:
+    """Say whether dpkg knows the package as installed."""
+    argv = ["dpkg-query", "-W", "-f", "${Status}", package]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    return done.stdout.endswith("ok installed")
+
+
+def install_missing() -> None:
+    """Install, by apt-get, the programs that building needs and this machine has not."""
+    packages = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
+    if not _installed("debian-archive-keyring"):
+        packages.append("debian-archive-keyring")
+    if subprocess.run([sys.executable, "-m", "pip", "--version"], check=False, capture_output=True).returncode != 0:
+        packages.append("python3-pip")
+    if not packages:
+        return
+    say(f"installing {' '.join(packages)}")
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    checked(["apt-get", "-q", "update"], environment=environment)
+    argv = ["apt-get", "-q", "-y", "--no-install-recommends", "install", *packages]
+    checked(argv, environment=environment)
+
+
+def mirror_lines() -> list[str]:
+    """Return sources.list lines for the bench's suite at the machine's own mirrors; [] leaves mmdebstrap's default.
+
+    A machine that is not Debian, or has no Debian mirror configured for its own release, says nothing useful here.
+    """
+    release = _release()
+    if release.get("ID") != "debian":
+        return []
+    own = release.get("VERSION_CODENAME", "")
+    argv = ["apt-get", "indextargets", "--format", "$(SITE)|$(RELEASE)|$(COMPONENT)", "Identifier: Packages"]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    lines: list[str] = []
+    for line in done.stdout.splitlines():
+        site, suite, component = line.split("|")
+        for ending in ("", "-updates", "-security"):
+            new = f"deb {site} {SUITE}{ending} main"
+            if suite == own + ending and component == "main" and new not in lines:
+                lines.append(new)
+    return lines if any(line.endswith(f"{SUITE} main") for line in lines) else []
+
+
+def _release() -> dict[str, str]:
+    """Return os-release(5) as a dictionary."""
+    with open("/etc/os-release", encoding="utf-8") as file:
+        pairs = (line.strip().partition("=") for line in file if "=" in line)
+        return {key: value.strip("\"'") for key, _, value in pairs}
+
+
+def apt_options() -> list[str]:
+    """Return the machine's apt settings that decide whether a fetch works (proxies, clocks), as apt.conf lines."""
+    argv = ["apt-config", "dump"]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    return [
+        line.rstrip(";")
+        for line in done.stdout.splitlines()
+        if line.startswith(APT_OPTIONS + APT_TRANSPORTS) and not line.endswith('"";')
+    ]

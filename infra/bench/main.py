@@ -1,0 +1,119 @@
+"""The command line of infra/bench/run: build what is missing, then enter. Imports the standard library and siblings."""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from infra.bench import enter, layout, lib, rootfs, view
+from infra.bench.machine import BenchError, say
+
+EXIT_USAGE = 2
+EXIT_CANNOT_BUILD = 125
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PASSED = ("TERM", "COLORTERM", "NO_COLOR", "CI")
+EPILOG = """examples:
+  infra/bench/run                                  a shell as the bench's user
+  infra/bench/run card-run -- true                 one card
+  infra/bench/run --root nft list ruleset          as root
+  infra/bench/run --bind /tmp/out:/out make -C /src test"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parsing = argparse.ArgumentParser(
+        prog="infra/bench/run",
+        description="Run a command on the test bench, in a fresh world.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parsing.add_argument("--root", action="store_true", help="run the command as root, not as the bench's user")
+    parsing.add_argument("--world", metavar="FILE", help="another description of the world (TOML)")
+    parsing.add_argument("--bind", metavar="SRC:DST", action="append", default=[], help="show SRC at DST, writable")
+    parsing.add_argument("--fresh", action="store_true", help="with an empty podman storage, beside other runs")
+    parsing.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="what to run; default: a shell")
+    return parsing
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    options = parser().parse_args(arguments)
+    if os.geteuid() != 0:
+        say("needs root (it makes namespaces and device nodes): try sudo infra/bench/run ...")
+        return EXIT_USAGE
+    try:
+        return _run(options)
+    except BenchError as error:
+        say(str(error))
+        return EXIT_CANNOT_BUILD
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Build, take the storage, enter."""
+    root = rootfs.ensure()
+    library = lib.ensure(root)
+    command: list[str] = options.command
+    if command[:1] == ["--"]:
+        command = command[1:]
+    storage, scratch = _storage(fresh=options.fresh)
+    entry = view.Entry(
+        argv=tuple(command) or ("bash",),
+        as_root=options.root,
+        rootfs=root,
+        lib=library,
+        storage=storage,
+        world="",
+        binds=tuple(_bind(text) for text in options.bind),
+        cwd=_cwd(as_root=options.root),
+        environment=_environment(as_root=options.root),
+    )
+    return enter.run(entry, scratch=scratch)
+
+
+def _storage(*, fresh: bool) -> tuple[Path, Path | None]:
+    """Return podman's storage for this run, held against other runs, and the folder to remove afterwards."""
+    if fresh:
+        runs = layout.CACHE / "runs"
+        runs.mkdir(exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix="run-", dir=runs))
+        place.chmod(0o755)
+    else:
+        place = layout.STORAGE
+        place.mkdir(exist_ok=True)
+        layout.hold(place, exclusive=True, waiting=lambda: say("waiting for another bench run"))
+    for name, owner in (("user", rootfs.UID), ("root", 0)):
+        (place / name).mkdir(exist_ok=True)
+        os.chown(place / name, owner, owner)
+    return place, place if fresh else None
+
+
+def _bind(text: str) -> tuple[Path, str]:
+    """Return the two ends of a --bind; raises BenchError when it is not SRC:DST with SRC there and DST absolute."""
+    source, colon, target = text.rpartition(":")
+    if not colon or not target.startswith("/") or not Path(source).exists():
+        raise BenchError(f"--bind {text}: not SRC:DST with an existing SRC and an absolute DST")
+    return Path(source).resolve(), target
+
+
+def _cwd(*, as_root: bool) -> str:
+    """Return where to start: the same folder of the checkout as here, else the user's home."""
+    here = Path.cwd().resolve()
+    if here.is_relative_to(layout.CHECKOUT):
+        return str("/src" / here.relative_to(layout.CHECKOUT))
+    return "/root" if as_root else f"/home/{rootfs.USER}"
+
+
+def _environment(*, as_root: bool) -> dict[str, str]:
+    """Return the command's environment: a login's, and nothing of the machine's but the terminal's and CI."""
+    environment = {name: os.environ[name] for name in PASSED if name in os.environ}
+    environment |= {"PATH": PATH, "LANG": "C.UTF-8"}
+    if as_root:
+        return environment | {"HOME": "/root", "USER": "root", "LOGNAME": "root"}
+    runtime = f"/run/user/{rootfs.UID}"
+    home = f"/home/{rootfs.USER}"
+    return environment | {"HOME": home, "USER": rootfs.USER, "LOGNAME": rootfs.USER, "XDG_RUNTIME_DIR": runtime}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
