@@ -1,0 +1,28 @@
+"""The hooks as a program: `python3 -I -S -B .../hooks/__main__.py prestart|poststop`, the state on standard input.
+
+Run as a file, not as a directory: running a directory imports `runpy`, 5 ms of the hook's 25. Puts the folder that
+holds `hooks` and `oci` first on the module path, which -I leaves out, and nothing else of the caller's.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    sys.path.insert(0, __file__.rpartition("/")[0].rpartition("/")[0])
+
+
+def main(arguments: "list[str]") -> int:
+    """Run one hook; return its exit status, 2 when the verb is not one."""
+    if arguments == ["prestart"]:
+        from hooks import prestart
+
+        return prestart.run(0)
+    if arguments == ["poststop"]:
+        from hooks import poststop
+
+        return poststop.run(0)
+    sys.stderr.write("usage: hooks prestart|poststop < state.json\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

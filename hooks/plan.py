@@ -1,0 +1,96 @@
+"""The plan as the prestart hook reads it: the egress value, and the digests that tie it to this very start.
+
+The rule: the plan must be the one this container was started with. The launch digest in the annotation covers what
+decided podman's arguments, so a plan that was swapped for another run's, or edited, is refused.
+"""
+
+from hooks import egress
+from hooks.egress import Egress
+from oci import annotations, strictjson
+from oci.refusal import Refusal, Refused
+from oci.state import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = 1
+
+
+class Plan:
+    """A checked plan: run id, nonce, digest (sha256 of its bytes, in hex), egress, and the bundle's expectations."""
+
+    __slots__ = ("bundle", "digest", "egress", "nonce", "run")
+
+    def __init__(self, *, run: str, nonce: str, digest: str, wall: Egress, bundle: "dict[str, object]") -> None:
+        self.run = run
+        self.nonce = nonce
+        self.digest = digest
+        self.egress = wall
+        self.bundle = bundle
+
+
+def parse(data: bytes, state: State) -> Plan:
+    """Return the plan in `data`; raises Refused (`plan-malformed`, `plan-mismatch`, or what the egress value says)."""
+    members = _members(data)
+    run, launch, nonce = (_text(members, key) for key in ("run", "launch", "nonce"))
+    if members.get("schema") != SCHEMA:
+        raise _malformed(f"its schema is {members.get('schema')!r}, not {SCHEMA}")
+    if len(nonce) < 32 or not set(nonce) <= set("0123456789abcdef"):
+        raise _malformed("its nonce is not 128 bits or more in hex")
+    bundle = members.get("bundle")
+    if not isinstance(bundle, dict):
+        raise _malformed("it has no bundle")
+    wall = egress.from_json(members.get("egress"))
+    _match(state, run=run, launch=launch, wall=wall)
+    return Plan(run=run, nonce=nonce, digest=sha256(data), wall=wall, bundle=bundle)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _malformed(text: str) -> Refused:
+    return Refused([Refusal("plan-malformed", f"the plan cannot be used: {text}")])
+
+
+def _members(data: bytes) -> "dict[str, object]":
+    try:
+        value = strictjson.parse(data)
+    except ValueError as error:
+        raise _malformed(str(error)) from None
+    if not isinstance(value, dict):
+        raise _malformed("it is not an object")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _text(members: "dict[str, object]", key: str) -> str:
+    value = members.get(key)
+    if not isinstance(value, str) or not value:
+        raise _malformed(f"it has no {key}")
+    return value
+
+
+def _match(state: State, *, run: str, launch: str, wall: Egress) -> None:
+    wrong = [
+        text
+        for text, same in (
+            ("its run id is not the container's", run == state.annotations.get(annotations.RUN)),
+            ("its launch digest is not the container's", launch == state.annotations.get(annotations.LAUNCH)),
+            ("its egress is another run's", wall.run == run),
+        )
+        if not same
+    ]
+    if wrong:
+        raise Refused([Refusal("plan-mismatch", f"the plan is not this start's: {text}") for text in wrong])
+
+
+def _hash() -> "Callable[[bytes], object]":
+    """Return CPython's own sha256: `hashlib` would load OpenSSL, 2 ms of the hook's 25."""
+    for module in ("_sha2", "_sha256", "hashlib"):
+        try:
+            return __import__(module).sha256  # type: ignore[no-any-return]
+        except ImportError:
+            continue
+    raise Refused([Refusal("no-sha256", "this Python has no sha256")])
+
+
+def sha256(data: bytes) -> str:
+    """Return the digest in hex."""
+    return str(_hash()(data).hexdigest())  # type: ignore[attr-defined]

@@ -1,0 +1,44 @@
+"""The poststop hook: keep the ledger, then let go of the network namespace.
+
+podman runs it with no pid and an empty environment, after the network is torn down, possibly twice, possibly never. So
+the rule: it works from the run directory alone, does nothing that is done already, and missing things are not failures.
+Standard library and this package only.
+"""
+
+import os
+
+from hooks import ledger, netns, nft, prestart, rundir
+from hooks.egress import TABLE_PREFIX
+from oci import state, strictjson
+from oci.refusal import Refused
+
+
+def run(stdin: int) -> int:
+    """Run the hook on the state that descriptor `stdin` gives; return 0 when nothing of the run is held any more."""
+    try:
+        directory = rundir.find(state.parse(prestart.read_all(stdin)))
+    except Refused as error:
+        os.write(2, f"{error}\n".encode("utf-8", "replace"))
+        # A run directory that is gone was cleaned up already; anything else is not a run of ours.
+        return 0 if error.refusals[0].reason == "run-directory" else 1
+    try:
+        _keep_ledger(directory)
+    finally:
+        netns.unpin(directory=directory.fd, name=rundir.NETNS)
+    return 0
+
+
+def _keep_ledger(directory: rundir.RunDirectory) -> None:
+    """Write ledger.json from the pinned namespace; without a pin there is nothing to read, and nothing is written."""
+    pin = netns.open_pin(directory=directory.fd, name=rundir.NETNS)
+    if pin is None:
+        return
+    try:
+        netns.setns(pin)
+        found = ledger.parse(nft.list_table("inet", TABLE_PREFIX + directory.run))
+    except (OSError, Refused) as error:
+        os.write(2, f"{error}\n".encode("utf-8", "replace"))
+        return
+    finally:
+        os.close(pin)
+    rundir.write(directory, rundir.LEDGER, strictjson.dump(found.to_json()).encode())

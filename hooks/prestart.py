@@ -1,0 +1,150 @@
+"""The prestart hook: build the egress wall in a created container's network namespace, then vouch for it.
+
+The order is the rule: nothing is loaded that was not audited, nothing is vouched for that was not read back from the
+kernel, and the proof without which stage 2 starts no worker is written last. Any failure ends with exit status 1 (the
+runtime then tears the container down), the reasons in hook.json, and no proof or pin of this attempt. The table is
+left: it dies with the container's namespace, and until then it denies.
+"""
+
+import os
+import time
+
+from hooks import audit, netns, nft, plan, rundir
+from oci import records, state, strictjson
+from oci.refusal import Refusal, Refused
+
+_LIMIT = 1 << 20
+
+
+class _Clock:
+    """Milliseconds per phase."""
+
+    __slots__ = ("_last", "_start", "times")
+
+    def __init__(self) -> None:
+        self._start = self._last = time.perf_counter()
+        self.times: "dict[str, float]" = {}
+
+    def phase(self, name: str) -> None:
+        """End a phase."""
+        now = time.perf_counter()
+        self.times[name] = round((now - self._last) * 1000, 3)
+        self._last = now
+
+    def total(self) -> "dict[str, float]":
+        """Return every phase and the whole."""
+        return {**self.times, "total": round((time.perf_counter() - self._start) * 1000, 3)}
+
+
+def run(stdin: int) -> int:
+    """Run the hook on the state that descriptor `stdin` gives; return the exit status, 0 only when the wall stands."""
+    clock = _Clock()
+    try:
+        container = state.parse(read_all(stdin))
+        directory = rundir.find(container)
+    except (Refused, OSError) as error:
+        # There is no run directory to write to; the runtime may keep standard error (run.oci.hooks.stderr).
+        os.write(2, f"{error}\n".encode("utf-8", "replace"))
+        return 1
+    try:
+        facts = _build(container, directory, clock)
+    except Refused as error:
+        return _report(directory, clock, refusals=error.refusals)
+    except OSError as error:
+        return _report(directory, clock, refusals=(Refusal("hook-failed", str(error)),))
+    except Exception as error:  # noqa: BLE001 - standard output and error go nowhere: a bug must reach hook.json too
+        return _report(directory, clock, refusals=(Refusal("hook-bug", _traceback(error)),))
+    return _report(directory, clock, facts=facts)
+
+
+def read_all(fd: int) -> bytes:
+    """Return everything that the descriptor holds, up to a limit that no state reaches."""
+    data = b""
+    while len(data) < _LIMIT and (part := os.read(fd, 65536)):
+        data += part
+    return data
+
+
+def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock) -> "dict[str, object]":
+    rundir.wait_for_plan(directory)
+    clock.phase("wait")
+    card = rundir.open_card(directory)
+    rundir.refuse_consumed(card)
+    wanted = plan.parse(rundir.read(directory, rundir.PLAN), container)
+    text = rundir.read(directory, rundir.TABLE).decode("utf-8", "surrogateescape")
+    clock.phase("plan")
+    # The bundle's audit belongs here: bundle.audit(config, wanted.bundle), reading container.bundle + "/config.json".
+    audit.audit(text, wanted.egress)
+    clock.phase("audit")
+    namespace = _enter(container)
+    clock.phase("enter")
+    nft.load(text)
+    clock.phase("load")
+    listing = nft.list_table("inet", wanted.egress.table)
+    clock.phase("list")
+    facts = audit.audit(listing, wanted.egress)
+    clock.phase("audit_listing")
+    _vouch(wanted, directory, card, namespace)
+    clock.phase("vouch")
+    return {**facts.to_json(), "netns": netns.inode(namespace), "digest": wanted.digest}
+
+
+def _enter(container: state.State) -> int:
+    """Move this process into the container's network namespace; return a descriptor of it.
+
+    Raises Refused: `no-pid` (nothing to enter), `host-netns` (the container has the bench's own network: a table that
+    denies all but lo would wall in the bench).
+    """
+    if container.pid <= 0:
+        raise Refused([Refusal("no-pid", f"the container is {container.status} and has no process")])
+    try:
+        fd = netns.open_of(container.pid)
+    except FileNotFoundError:
+        raise Refused([Refusal("no-pid", f"process {container.pid} of the container is gone")]) from None
+    if netns.is_own(fd):
+        raise Refused([Refusal("host-netns", "the container shares the bench's network", "use --net pasta or none")])
+    netns.setns(fd)
+    return fd
+
+
+def _vouch(wanted: plan.Plan, directory: rundir.RunDirectory, card: int, namespace: int) -> None:
+    """Pin the namespace and write the proof, or neither."""
+    try:
+        netns.pin(namespace, directory=directory.fd, name=rundir.NETNS)
+    except FileExistsError:
+        raise rundir.consumed() from None
+    items = [
+        ("run", wanted.run),
+        ("digest", wanted.digest),
+        ("nonce", wanted.nonce),
+        ("netns", str(netns.inode(namespace))),
+        ("table", wanted.egress.table),
+    ]
+    try:
+        rundir.write_proof(card, records.dump(items))
+    except BaseException:
+        netns.unpin(directory=directory.fd, name=rundir.NETNS)
+        raise
+
+
+def _report(
+    directory: rundir.RunDirectory,
+    clock: _Clock,
+    *,
+    refusals: "tuple[Refusal, ...]" = (),
+    facts: "dict[str, object] | None" = None,
+) -> int:
+    result: "dict[str, object]" = {
+        "status": "refused" if refusals else "ok",
+        "refusals": [{"reason": item.reason, "text": item.text, "hint": item.hint} for item in refusals],
+        "times_ms": clock.total(),
+        "facts": facts or {},
+    }
+    rundir.write(directory, rundir.HOOK, strictjson.dump(result).encode())
+    return 1 if refusals else 0
+
+
+def _traceback(error: BaseException) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error))

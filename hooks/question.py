@@ -1,0 +1,163 @@
+"""The raw payload matches of a DNS rule, decoded back to the one question they let through.
+
+The auditor's own reading of RFC 1035 section 4 and RFC 6891 section 6.1.2; it shares nothing with `dnsname`. The rule:
+every bit of the datagram behind the UDP header is either compared or on the short list of free ones, so whatever a rule
+leaves open shows. Pure. A match that is not exactly one question raises ValueError and says why.
+"""
+
+_UDP_HEADER = 8
+_BASE = _UDP_HEADER * 8
+_NAME = 12
+_TYPES = {0x00010001, 0x001C0001}
+_UPPER = range(0x41, 0x5B)
+_PLAIN = frozenset(b"0123456789-")
+
+
+class Question:
+    """What a DNS rule lets through: a name, with an empty EDNS record behind it or without."""
+
+    __slots__ = ("edns", "name")
+
+    def __init__(self, *, name: str, edns: bool) -> None:
+        self.name = name
+        self.edns = edns
+
+
+class _Message:
+    """The bytes a match compares: value and care mask per byte, and where the one set of types stands."""
+
+    __slots__ = ("care", "types_at", "value")
+
+    def __init__(self, size: int) -> None:
+        self.value = bytearray(size)
+        self.care = bytearray(size)
+        self.types_at = -1
+
+
+def decode(words: "list[str]") -> Question:
+    """Return the question of a rule's words after `udp dport 53` and before the verdict; raises ValueError."""
+    if words[:2] != ["udp", "length"] or not words[2:3] or not words[2].isdigit() or len(words[2]) > 5:
+        raise ValueError("the datagram's length is not bounded")
+    size = int(words[2]) - _UDP_HEADER
+    message = _Message(max(size, 0))
+    rest = words[3:]
+    while rest:
+        rest = _comparison(message, rest)
+    return _question(message)
+
+
+def _comparison(message: _Message, words: "list[str]") -> "list[str]":
+    """Read one comparison from the front of the words; return the rest."""
+    at, size = _place(words[0], len(message.value))
+    full = (1 << size * 8) - 1
+    if words[1:2] == ["{"] and "}" in words:
+        end = words.index("}")
+        _types(message, at, size, " ".join(words[2:end]).split(", "))
+        return words[end + 1 :]
+    if words[1:2] == ["&"] and words[3:4] == ["=="] and len(words) >= 5:
+        mask, value, used = _hex(words[2]), _hex(words[4]), 5
+    else:
+        mask, value, used = full, _hex("".join(words[1:2])), 2
+    if mask > full or value & ~mask:
+        raise ValueError("a comparison that can never be true")
+    _compare(message, at, mask.to_bytes(size, "big"), value.to_bytes(size, "big"))
+    return words[used:]
+
+
+def _place(word: str, limit: int) -> "tuple[int, int]":
+    """Return byte offset in the DNS message and size in bytes of `@th,BITS,BITS`."""
+    parts = word.split(",")
+    if len(parts) != 3 or parts[0] != "@th" or not all(part.isdigit() and len(part) <= 6 for part in parts[1:]):
+        raise ValueError(f"{word} is not a comparison of the payload")
+    offset, bits = int(parts[1]) - _BASE, int(parts[2])
+    if offset % 8 or bits % 8 or offset < 0 or bits == 0 or (offset + bits) // 8 > limit:
+        raise ValueError(f"{word} is not whole bytes of the message")
+    return offset // 8, bits // 8
+
+
+def _hex(word: str) -> int:
+    digits = word[2:]
+    if word[:2] != "0x" or not digits or len(digits) > 32 or not set(digits) <= set("0123456789abcdef"):
+        raise ValueError(f"{word!r} is not a number in hex")
+    return int(digits, 16)
+
+
+def _types(message: _Message, at: int, size: int, values: "list[str]") -> None:
+    if message.types_at >= 0 or size != 4 or len(values) != 2 or {_hex(value) for value in values} != _TYPES:
+        raise ValueError("the question's type and class are not exactly A or AAAA, IN")
+    message.types_at = at
+    _compare(message, at, b"\xff" * size, bytes(size))
+
+
+def _compare(message: _Message, at: int, mask: bytes, value: bytes) -> None:
+    end = at + len(mask)
+    if any(message.care[at:end]):
+        raise ValueError("the same byte is compared twice")
+    message.care[at:end] = mask
+    message.value[at:end] = value
+
+
+def _question(message: _Message) -> Question:
+    edns = _header(message)
+    name, at = _qname(message)
+    if message.types_at != at:
+        raise ValueError("the type does not follow the name")
+    at += 4
+    if edns:
+        at = _opt(message, at)
+    if at != len(message.value):
+        raise ValueError("the datagram may be longer or shorter than the question")
+    return Question(name=name, edns=edns)
+
+
+def _header(message: _Message) -> bool:
+    """Check id to ARCOUNT; return whether one additional record follows."""
+    if len(message.value) < _NAME:
+        raise ValueError("the datagram is shorter than a DNS header")
+    # The id is free; of the flags only AD and CD; every count is compared whole.
+    if bytes(message.care[:_NAME]) != b"\0\0\xff\xcf" + b"\xff" * 8:
+        raise ValueError("the header is not compared whole")
+    header = bytes(message.value[2:_NAME])
+    if header[:-1] != b"\x01\0\0\x01\0\0\0\0\0" or header[-1] > 1:
+        raise ValueError("the header is not that of one plain query")
+    return header[-1] == 1
+
+
+def _qname(message: _Message) -> "tuple[str, int]":
+    labels: "list[str]" = []
+    at = _NAME
+    while True:
+        size = _exact(message, at)
+        at += 1
+        if size == 0:
+            break
+        if size > 63:
+            raise ValueError("a compressed or overlong label")
+        labels.append("".join(_letter(message, at + index) for index in range(size)))
+        at += size
+    return ".".join(labels), at
+
+
+def _exact(message: _Message, at: int) -> int:
+    if at >= len(message.care) or message.care[at] != 0xFF:
+        raise ValueError(f"byte {at} of the question is not compared")
+    return message.value[at]
+
+
+def _letter(message: _Message, at: int) -> str:
+    if at < len(message.care) and message.care[at] == 0xDF and message.value[at] in _UPPER:
+        return chr(message.value[at] | 0x20)
+    byte = _exact(message, at)
+    if byte not in _PLAIN:
+        raise ValueError(f"byte {at} of the question is not one of a hostname")
+    return chr(byte)
+
+
+def _opt(message: _Message, at: int) -> int:
+    """Check an OPT record without options whose payload size and DO bit alone are free; return where it ends."""
+    end = at + 11
+    if bytes(message.care[at:end]) != b"\xff\xff\xff\0\0\xff\xff\x7f\xff\xff\xff":
+        raise ValueError("the EDNS record is not compared whole")
+    if bytes(message.value[at:end]) != b"\0\0\x29" + bytes(8):
+        raise ValueError("the additional record is not an empty EDNS record")
+    return end

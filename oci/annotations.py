@@ -1,0 +1,13 @@
+"""The OCI annotations by which a container is known as a card's run (runtime-spec "Annotations", podman-run(1)).
+
+They are the only words that reach a hook from podman's command line: hooks get no environment and no arguments of
+this run. All three are set by the launcher and are refused when a user passes them through.
+"""
+
+PREFIX = "org.card-run."
+RUN = PREFIX + "run"
+"""The run id. hooks.d files match on its presence."""
+DIRECTORY = PREFIX + "directory"
+"""The absolute path of the run directory."""
+LAUNCH = PREFIX + "launch"
+"""sha256, in hex, of the part of the plan that decides podman's arguments."""
