@@ -8,12 +8,14 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from typing import Any, NoReturn
 
+from infra.bench import link, servers
+from infra.bench.linux import CLONE_NEWNET, unshare
 from infra.bench.rootfs import UID, USER
 from infra.bench.view import ENTRY_FILE, EXIT_CANNOT_ENTER
+from infra.bench.world import World, build
 
 FORWARDED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 SI_KERNEL = 0x80  # asm-generic/siginfo.h: the terminal's own signals, which the command has too
@@ -27,16 +29,37 @@ def main() -> NoReturn:
         entry = json.load(file)
     os.unlink(ENTRY_FILE)
     socket.sethostname("bench")
-    _network()
+    process = _network(build(entry["world"]))
     command = os.fork()
     if command == 0:
         _execute(entry)
-    os._exit(_wait(command))
+    os._exit(_wait(command, process))
 
 
-def _network() -> None:
-    """Bring up the loopback interface."""
-    subprocess.run(["/usr/sbin/ip", "link", "set", "lo", "up"], check=True)
+def _network(world: World) -> int:
+    """Make the world in a child and the link to it; return the child's pid when all its servers listen."""
+    mine, its = socket.socketpair()
+    process = os.fork()
+    if process == 0:
+        mine.close()
+        unshare(CLONE_NEWNET)
+        link.quieten()
+        servers.main(world, its)
+    its.close()
+    link.quieten()
+    _resolver_files(world)
+    if mine.recv(1) == servers.READY:
+        link.bring_up_bench(world, process)
+        mine.sendall(servers.READY)
+        if mine.recv(1) == servers.READY:
+            return process
+    os._exit(EXIT_CANNOT_ENTER)
+
+
+def _resolver_files(world: World) -> None:
+    """Write /etc/resolv.conf: the world's name server and nothing else."""
+    with open("/etc/resolv.conf", "w", encoding="ascii") as file:
+        file.writelines(f"nameserver {address}\n" for address in world.resolver.configured)
 
 
 def _execute(entry: "dict[str, Any]") -> NoReturn:
@@ -63,7 +86,7 @@ def _execute(entry: "dict[str, Any]") -> NoReturn:
         os._exit(EXIT_CANNOT_ENTER)
 
 
-def _wait(command: int) -> int:
+def _wait(command: int, world: int) -> int:
     """Reap children until the command is among them; return its status."""
     while True:
         got = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
@@ -76,4 +99,6 @@ def _wait(command: int) -> int:
             if pid == command:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
+            if pid == world:
+                sys.stderr.write("bench: the world has ended\n")
             pid, status = os.waitpid(-1, os.WNOHANG)

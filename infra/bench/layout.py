@@ -59,11 +59,11 @@ def hold(path: Path, *, exclusive: bool, waiting: Callable[[], None] | None = No
     return descriptor
 
 
-def made(kind: str, name: str, make: Callable[[Path], None]) -> Path:
+def made(kind: str, name: str, make: Callable[[Path], None], *, keep: int = 0) -> Path:
     """Return CACHE/kind-name, made by `make` if it is not there, and held (shared) until this process ends.
 
     It is made aside and renamed: what carries the name is complete, and a failure leaves nothing under that name.
-    Older ones of the kind are removed unless another run holds them.
+    Older ones of the kind, but the newest `keep`, are removed unless another run holds them.
     """
     path = CACHE / f"{kind}-{name}"
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def made(kind: str, name: str, make: Callable[[Path], None]) -> Path:
     try:
         if not path.is_dir():
             _make_aside(kind, path, make)
-            _remove_older(kind, path)
+            _remove_older(kind, path, keep)
         hold(path, exclusive=False, waiting=lambda: None)
     finally:
         os.close(lock)
@@ -93,10 +93,11 @@ def _make_aside(kind: str, path: Path, make: Callable[[Path], None]) -> None:
         raise
 
 
-def _remove_older(kind: str, path: Path) -> None:
+def _remove_older(kind: str, path: Path, keep: int) -> None:
     """Remove the other folders of this kind, also half-made ones, that no run holds."""
-    for old in (*CACHE.glob(f"{kind}-*"), *CACHE.glob(f".{kind}-*")):
-        lock = hold(old, exclusive=True) if old != path else None
+    others = sorted((old for old in CACHE.glob(f"{kind}-*") if old != path), key=lambda old: -old.stat().st_mtime)
+    for old in (*others[keep:], *CACHE.glob(f".{kind}-*")):
+        lock = hold(old, exclusive=True)
         if lock is not None:
             shutil.rmtree(old, ignore_errors=True)
             os.close(lock)

@@ -8,15 +8,12 @@ import shutil
 from pathlib import Path
 
 from infra.bench import layout
-from infra.bench.machine import BenchError, checked, say
-from infra.bench.rootfs import PYTHON
+from infra.bench.machine import BenchError, say
+from infra.bench.rootfs import PYTHON, inside
 
 PACKAGES = ("oci", "hooks", "launcher", "infra")
 DATA = (".py", ".toml", ".txt", ".typed")
 PLACE = "/opt/card-run/lib"
-# compileall must run inside the root filesystem, but must not write to it: the copy is bound on an empty folder there
-COMPILE = """mount --bind "$1" "$2$3" &&
-exec chroot "$2" "$4" -I -m compileall -q --invalidation-mode unchecked-hash "$3" """
 
 
 def ensure(root: Path) -> Path:
@@ -29,9 +26,18 @@ def ensure(root: Path) -> Path:
             target = folder / file.relative_to(layout.CHECKOUT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
-        argv = ["unshare", "--mount", "sh", "-c", COMPILE, "sh", str(folder), str(root), PLACE]
+        argv = [
+            f"/usr/bin/python{PYTHON}",
+            "-I",
+            "-m",
+            "compileall",
+            "-q",
+            "--invalidation-mode",
+            "unchecked-hash",
+            PLACE,
+        ]
         try:
-            checked([*argv, f"/usr/bin/python{PYTHON}"])
+            inside(root, argv, bind=(folder, PLACE))
         except BenchError as error:
             say(f"not all of card-run compiles, it goes in as it is ({error})")
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from infra.bench import enter, layout, lib, rootfs, view
+from infra.bench import enter, layout, lib, parts, rootfs, view, world
 from infra.bench.machine import BenchError, say
 
 EXIT_USAGE = 2
@@ -29,7 +29,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parsing.add_argument("--root", action="store_true", help="run the command as root, not as the bench's user")
-    parsing.add_argument("--world", metavar="FILE", help="another description of the world (TOML)")
+    default = str(Path(__file__).parent / "worlds/default.toml")
+    parsing.add_argument("--world", metavar="FILE", default=default, help="another description of the world (TOML)")
     parsing.add_argument("--bind", metavar="SRC:DST", action="append", default=[], help="show SRC at DST, writable")
     parsing.add_argument("--fresh", action="store_true", help="with an empty podman storage, beside other runs")
     parsing.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="what to run; default: a shell")
@@ -56,6 +57,12 @@ def _run(options: argparse.Namespace) -> int:
     command: list[str] = options.command
     if command[:1] == ["--"]:
         command = command[1:]
+    try:
+        document = world.document(Path(options.world))
+        description = world.build(document)
+    except world.WorldError as error:
+        raise BenchError(f"--world {options.world}:\n{error}") from error
+    made = parts.ensure(root, description)
     storage, scratch = _storage(fresh=options.fresh)
     entry = view.Entry(
         argv=tuple(command) or ("bash",),
@@ -63,7 +70,9 @@ def _run(options: argparse.Namespace) -> int:
         rootfs=root,
         lib=library,
         storage=storage,
-        world="",
+        world=document,
+        parts=made,
+        trust=parts.ca(root) / "bundle.crt",
         binds=tuple(_bind(text) for text in options.bind),
         cwd=_cwd(as_root=options.root),
         environment=_environment(as_root=options.root),

@@ -46,11 +46,11 @@ FILES = {
 WRAPPER = """#!/usr/bin/python3 -I
 import sys
 sys.path.insert(0, "/opt/card-run/lib")
-from launcher.{module} import main
+from {module} import main
 if __name__ == "__main__":
     sys.exit(main())
 """
-WRAPPERS = {"card-run": "cli", "card": "card"}
+WRAPPERS = {"card-run": "launcher.cli", "card": "launcher.card", "world-seen": "infra.bench.seen"}
 
 
 def dependencies() -> list[str]:
@@ -64,6 +64,15 @@ def ensure() -> Path:
     """Return the root filesystem's folder, built when the recipe (this file and the dependencies) has no build yet."""
     recipe = layout.digest([Path(__file__).read_bytes(), *(line.encode() for line in dependencies())])
     return layout.made("rootfs", recipe, _build)
+
+
+def inside(root: Path, argv: list[str], *, bind: tuple[Path, str]) -> None:
+    """Run a program of the root filesystem, with a folder to write to; the root filesystem itself stays as it is.
+
+    The folder is seen at a place that exists in the root filesystem. Raises BenchError when the program fails.
+    """
+    script = 'mount --bind "$1" "$2$3" && exec chroot "$2" /usr/bin/env -i PATH=/usr/bin:/usr/sbin "${@:4}"'
+    checked(["unshare", "--mount", "bash", "-c", script, "bash", str(bind[0]), str(root), bind[1], *argv])
 
 
 def _build(root: Path) -> None:

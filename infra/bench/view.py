@@ -34,7 +34,9 @@ class Entry:
     rootfs: Path
     lib: Path
     storage: Path
-    world: str
+    world: dict[str, object]
+    parts: Path
+    trust: Path
     binds: tuple[tuple[Path, str], ...]
     cwd: str
     environment: dict[str, str]
@@ -148,6 +150,9 @@ def _binds(root: Path, entry: Entry) -> None:
     if (root / "src/.cache").is_dir():  # the bench's own cache is no part of the sources
         linux.mount("none", str(root / "src/.cache"), "tmpfs", flags=linux.MS_RDONLY, data="mode=0555")
     linux.bind(str(entry.lib), str(root / LIB[1:]), readonly=True)
+    (root / "run/bench/world").mkdir()
+    linux.bind(str(entry.parts), str(root / "run/bench/world"), readonly=True)
+    linux.bind(str(entry.trust), str(root / "etc/ssl/certs/ca-certificates.crt"), readonly=True)
     for name, home in CONTAINER_STORAGE.items():
         linux.bind(str(entry.storage / name), str(root / home))
     for source, target in entry.binds:
