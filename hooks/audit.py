@@ -275,6 +275,7 @@ class _Rules:
         dns = self._egress.dns or ""
         if ":" in dns and not any(ranges.covered(dns, [span]) for text in targets if (span := ranges.span(text))):
             targets.append(dns)
+        # Listed in numeric order, and the card's DNS (2000::/3 or fc00::/7) is the lowest.
         targets.sort(key=lambda text: ranges.span(text) or (0, 0, 0))
         types = "nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert"
         return f"ip6 hoplimit 255 icmpv6 type {{ {types} }} ip6 daddr {{ {', '.join(targets)} }}"

@@ -9,7 +9,8 @@ _UDP_HEADER = 8
 _BASE = _UDP_HEADER * 8
 _NAME = 12
 _TYPES = {0x00010001, 0x001C0001}
-_UPPER = range(0x41, 0x5B)
+_LETTERS = range(0x61, 0x7B)
+_CASE = 0x20
 _PLAIN = frozenset(b"0123456789-")
 
 
@@ -24,13 +25,13 @@ class Question:
 
 
 class _Message:
-    """The bytes a match compares: value and care mask per byte, and where the one set of types stands."""
+    """What a match compares, per byte: the value it must have, its free bits, and where the set of types stands."""
 
-    __slots__ = ("care", "types_at", "value")
+    __slots__ = ("free", "types_at", "value")
 
     def __init__(self, size: int) -> None:
         self.value = bytearray(size)
-        self.care = bytearray(size)
+        self.free = bytearray(b"\xff" * size)
         self.types_at = -1
 
 
@@ -49,18 +50,17 @@ def decode(words: "list[str]") -> Question:
 def _comparison(message: _Message, words: "list[str]") -> "list[str]":
     """Read one comparison from the front of the words; return the rest."""
     at, size = _place(words[0], len(message.value))
-    full = (1 << size * 8) - 1
     if words[1:2] == ["{"] and "}" in words:
         end = words.index("}")
         _types(message, at, size, " ".join(words[2:end]).split(", "))
         return words[end + 1 :]
-    if words[1:2] == ["&"] and words[3:4] == ["=="] and len(words) >= 5:
-        mask, value, used = _hex(words[2]), _hex(words[4]), 5
+    if words[1:2] == ["|"] and words[3:4] == ["=="] and len(words) >= 5:
+        free, value, used = _hex(words[2]), _hex(words[4]), 5
     else:
-        mask, value, used = full, _hex("".join(words[1:2])), 2
-    if mask > full or value & ~mask:
+        free, value, used = 0, _hex("".join(words[1:2])), 2
+    if value >= 1 << size * 8 or free & ~value:
         raise ValueError("a comparison that can never be true")
-    _compare(message, at, mask.to_bytes(size, "big"), value.to_bytes(size, "big"))
+    _compare(message, at, value.to_bytes(size, "big"), free.to_bytes(size, "big"))
     return words[used:]
 
 
@@ -86,15 +86,15 @@ def _types(message: _Message, at: int, size: int, values: "list[str]") -> None:
     if message.types_at >= 0 or size != 4 or len(values) != 2 or {_hex(value) for value in values} != _TYPES:
         raise ValueError("the question's type and class are not exactly A or AAAA, IN")
     message.types_at = at
-    _compare(message, at, b"\xff" * size, bytes(size))
+    _compare(message, at, bytes(size), bytes(size))
 
 
-def _compare(message: _Message, at: int, mask: bytes, value: bytes) -> None:
-    end = at + len(mask)
-    if any(message.care[at:end]):
+def _compare(message: _Message, at: int, value: bytes, free: bytes) -> None:
+    end = at + len(value)
+    if any(bits != 0xFF for bits in message.free[at:end]):
         raise ValueError("the same byte is compared twice")
-    message.care[at:end] = mask
     message.value[at:end] = value
+    message.free[at:end] = free
 
 
 def _question(message: _Message) -> Question:
@@ -115,10 +115,10 @@ def _header(message: _Message) -> bool:
     if len(message.value) < _NAME:
         raise ValueError("the datagram is shorter than a DNS header")
     # The id is free; of the flags only AD and CD; every count is compared whole.
-    if bytes(message.care[:_NAME]) != b"\0\0\xff\xcf" + b"\xff" * 8:
+    if bytes(message.free[:_NAME]) != b"\xff\xff\0\x30" + bytes(8):
         raise ValueError("the header is not compared whole")
     header = bytes(message.value[2:_NAME])
-    if header[:-1] != b"\x01\0\0\x01\0\0\0\0\0" or header[-1] > 1:
+    if header[:-1] != b"\x01\x30\0\x01\0\0\0\0\0" or header[-1] > 1:
         raise ValueError("the header is not that of one plain query")
     return header[-1] == 1
 
@@ -139,14 +139,14 @@ def _qname(message: _Message) -> "tuple[str, int]":
 
 
 def _exact(message: _Message, at: int) -> int:
-    if at >= len(message.care) or message.care[at] != 0xFF:
+    if at >= len(message.free) or message.free[at]:
         raise ValueError(f"byte {at} of the question is not compared")
     return message.value[at]
 
 
 def _letter(message: _Message, at: int) -> str:
-    if at < len(message.care) and message.care[at] == 0xDF and message.value[at] in _UPPER:
-        return chr(message.value[at] | 0x20)
+    if at < len(message.free) and message.free[at] == _CASE and message.value[at] in _LETTERS:
+        return chr(message.value[at])
     byte = _exact(message, at)
     if byte not in _PLAIN:
         raise ValueError(f"byte {at} of the question is not one of a hostname")
@@ -156,8 +156,8 @@ def _letter(message: _Message, at: int) -> str:
 def _opt(message: _Message, at: int) -> int:
     """Check an OPT record without options whose payload size and DO bit alone are free; return where it ends."""
     end = at + 11
-    if bytes(message.care[at:end]) != b"\xff\xff\xff\0\0\xff\xff\x7f\xff\xff\xff":
+    if bytes(message.free[at:end]) != b"\0\0\0\xff\xff\0\0\x80\0\0\0":
         raise ValueError("the EDNS record is not compared whole")
-    if bytes(message.value[at:end]) != b"\0\0\x29" + bytes(8):
+    if bytes(message.value[at:end]) != b"\0\0\x29\xff\xff\0\0\x80\0\0\0":
         raise ValueError("the additional record is not an empty EDNS record")
     return end

@@ -201,4 +201,4 @@ def _nd_targets(egress: Egress) -> "tuple[str, ...]":
     dns = egress.dns or ""
     if ":" not in dns or any(ipaddress.ip_address(dns) in ipaddress.ip_network(net) for net in _ND_TARGETS):
         return _ND_TARGETS
-    return (*_ND_TARGETS, str(ipaddress.ip_address(dns)))
+    return (str(ipaddress.ip_address(dns)), *_ND_TARGETS)
