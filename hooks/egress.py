@@ -62,11 +62,12 @@ def _is_number(text: str, *, digits: int) -> bool:
 class Egress:
     """What a card may reach: TCP 443 to the pins, DNS for their names at `dns` (None closes it), never `denied`.
 
-    `pins` maps each name to its addresses, v4 and v6; `denied` maps further ranges (CIDR) to a one-word reason. Raises
+    `pins` maps each name to its addresses, v4 and v6; `denied` maps further ranges (CIDR) to a one-word reason;
+    `addresses` is each pinned address with the first name, in order, that has it. Not to be changed once made. Raises
     Refused with everything that is malformed; a value that exists can be rendered.
     """
 
-    __slots__ = ("denied", "dns", "ledger_size", "pins", "run", "selector")
+    __slots__ = ("addresses", "denied", "dns", "ledger_size", "pins", "run", "selector")
 
     def __init__(  # noqa: PLR0913 - the members of the plan's egress object
         self,
@@ -87,6 +88,10 @@ class Egress:
         refusals = list(_refusals(self))
         if refusals:
             raise Refused(refusals)
+        self.addresses: "dict[str, str]" = {}
+        for name in self.names:
+            for address in self.pins[name]:
+                self.addresses.setdefault(address, name)
 
     @property
     def table(self) -> str:
@@ -102,15 +107,6 @@ class Egress:
     def v6(self) -> bool:
         """Whether the card sends any IPv6 packet off its loopback, so that neighbour discovery has to work."""
         return any(":" in address for address in self.addresses) or ":" in (self.dns or "")
-
-    @property
-    def addresses(self) -> "dict[str, str]":
-        """Each pinned address with the first name, in order, that has it."""
-        found: "dict[str, str]" = {}
-        for name in self.names:
-            for address in self.pins[name]:
-                found.setdefault(address, name)
-        return found
 
     def to_json(self) -> "dict[str, object]":
         """Return the value as the plan's `egress` object."""
