@@ -14,7 +14,7 @@ from oci.refusal import Refusal
 
 READ, NOEXEC, WRITE = "read", "noexec", "write"
 FLAG = {READ: "--read", NOEXEC: "--read-noexec", WRITE: "--write"}
-HOME = "/home/card"
+HOME = "/card"
 # Private tmpfs mounts of every card (DESIGN "The filesystem wall").
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", HOME)  # noqa: S108 - the card's own, not the bench's
 # Mount points that are podman's, the kernel's or ours; a root at, above or below these would replace them.

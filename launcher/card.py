@@ -1,0 +1,63 @@
+"""`card`: everything about cards that is not the hot path. Exit 0 yes, 1 the verb ran and said no, 2 it could not run."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from launcher import cli, launch, report
+from launcher.check import facts
+from launcher.run import output
+from oci.refusal import Refused
+
+app = typer.Typer(
+    help="Look at cards and at what this bench can enforce. card-run starts them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+@app.callback()
+def _root() -> None:
+    """Keep `card VERB` the form even while there are few verbs."""
+
+
+@app.command(context_settings=_PASS_ON)
+def plan(_: typer.Context) -> None:
+    """Print what a run would be made of, and start nothing. Takes card-run's options.
+
+    Example: card plan --write ~/work -- make test
+    """
+    # click drops the first `--`; card-run's own parser needs to see where the worker begins.
+    words = sys.argv[2:]
+    try:
+        asked = cli.request(words)
+    except Refused as error:
+        output.refusals(error.refusals)
+        raise typer.Exit(2) from None
+    judged, refusals = launch.judge(asked)
+    status = report.plan(judged, refusals, as_json=asked.json is not None, show=True)
+    raise typer.Exit(1 if status else 0)
+
+
+@app.command()
+def check(*, as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON")] = False) -> None:
+    """Say what this bench can enforce, every missing piece in one pass.
+
+    Example: card check --json
+    """
+    findings = [look() for look in facts.CHECKS]
+    if as_json:
+        sys.stdout.write(json.dumps([finding.as_dict() for finding in findings], indent=2) + "\n")
+    else:
+        for finding in findings:
+            hint = f"  ({finding.hint})" if not finding.good and finding.hint else ""
+            sys.stdout.write(f"{'ok' if finding.good else 'NO':3} {finding.name:18} {finding.found}{hint}\n")
+    raise typer.Exit(0 if all(finding.good for finding in findings) else 1)
+
+
+def main() -> None:
+    """Run card."""
+    app()

@@ -1,0 +1,159 @@
+"""What this bench can enforce, one question at a time: each looks at the real part and says what to do if it lacks.
+
+A check never changes anything. The list is the order in which a run would need the parts.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pwd import getpwuid
+
+from launcher import launch
+from launcher.egress import nameservers, policy
+from launcher.request import DEFAULT_IMAGE
+from launcher.stage2 import landlock
+from launcher.stage2.abi import ABIS
+from launcher.stage2.syscalls import Kernel
+from launcher.value import Value
+from oci.refusal import Refused
+
+_PODMAN_MINIMUM = (5, 0)
+
+
+class Finding(Value):
+    """One part of the bench: its name, whether a run can rest on it, what was found, and what to do if not."""
+
+    name: str
+    good: bool
+    found: str
+    hint: str = ""
+
+
+def _output(*argv: str) -> str | None:
+    """Return a program's output, or None when it is missing or fails."""
+    program = shutil.which(argv[0], path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if program is None:
+        return None
+    done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, timeout=20, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text or "")
+    return tuple(int(part) for part in found.groups("0")) if found else ()
+
+
+def podman() -> Finding:
+    """Look for podman 5.0 or newer: before that there is no pasta by default."""
+    text = _output("podman", "--version")
+    good = _version(text) >= _PODMAN_MINIMUM
+    return Finding(name="podman", good=good, found=text or "missing", hint="install podman 5.0 or newer")
+
+
+def _program(name: str, *words: str, package: str) -> Finding:
+    text = _output(name, *words)
+    first = (text or "missing").splitlines()[0] if text != "" else "found"
+    return Finding(name=name, good=text is not None, found=first, hint=f"install {package}")
+
+
+def crun() -> Finding:
+    """Look for the runtime whose hook behaviour is known."""
+    return _program("crun", "--version", package="crun")
+
+
+def nft() -> Finding:
+    """Look for nft where the hook will: in the system's own directories."""
+    return _program("nft", "--version", package="nftables")
+
+
+def pasta() -> Finding:
+    """Look for pasta, the card's network."""
+    return _program("pasta", "--version", package="passt")
+
+
+def subordinate_ids() -> Finding:
+    """Look for the id ranges and helpers that a rootless container needs (subuid(5))."""
+    if os.getuid() == 0:
+        return Finding(name="subordinate ids", good=True, found="not needed by root")
+    user = getpwuid(os.getuid()).pw_name
+    listed = [path for path in ("/etc/subuid", "/etc/subgid") if _lists(path, user)]
+    helpers = all(shutil.which(name) for name in ("newuidmap", "newgidmap"))
+    found = f"{', '.join(listed) or 'no range'}; newuidmap {'found' if helpers else 'missing'}"
+    hint = f"install uidmap, and usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
+    return Finding(name="subordinate ids", good=len(listed) == 2 and helpers, found=found, hint=hint)
+
+
+def _lists(path: str, user: str) -> bool:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return any(line.split(":")[0] in (user, str(os.getuid())) for line in file)
+    except OSError:
+        return False
+
+
+def tun() -> Finding:
+    """Look for the device that pasta makes a card's interface with."""
+    good = os.access("/dev/net/tun", os.R_OK | os.W_OK)
+    hint = "chmod 0666 /dev/net/tun, as every distribution has it"
+    return Finding(name="/dev/net/tun", good=good, found="usable" if good else "not usable", hint=hint)
+
+
+def landlock_abi() -> Finding:
+    """Ask the kernel for its Landlock ABI."""
+    try:
+        version = landlock.query_abi(Kernel())
+    except Refused as error:
+        refusal = error.refusals[0]
+        return Finding(name="landlock", good=False, found=refusal.text, hint=refusal.hint)
+    used = min(version, ABIS[-1].abi)
+    return Finding(name="landlock", good=True, found=f"abi={version} used={used}")
+
+
+def runtime_directory() -> Finding:
+    """Look for a directory that is this user's alone and lives no longer than the session."""
+    from launcher.run import directory
+
+    try:
+        return Finding(name="runtime directory", good=True, found=directory.parent())
+    except Refused as error:
+        refusal = error.refusals[0]
+        return Finding(name="runtime directory", good=False, found=refusal.text, hint=refusal.hint)
+
+
+def resolver() -> Finding:
+    """Look for a resolver that the launcher can ask."""
+    found, refusals = nameservers.from_file()
+    hint = refusals[0].hint if refusals else ""
+    return Finding(name="resolver", good=not refusals, found=", ".join(found.servers) or refusals[0].text, hint=hint)
+
+
+def policy_file() -> Finding:
+    """Read the policy file that a run would use."""
+    path = launch.default_policy()
+    read, refusals = policy.read(path)
+    found = refusals[0].text if refusals else f"{path}: {len(read.lines)} names"
+    return Finding(name="egress policy", good=not refusals, found=found, hint=refusals[0].hint if refusals else "")
+
+
+def image() -> Finding:
+    """Look for the default card image."""
+    good = _output("podman", "image", "exists", DEFAULT_IMAGE) is not None
+    found = DEFAULT_IMAGE if good else f"{DEFAULT_IMAGE} is not in podman's storage"
+    return Finding(name="card image", good=good, found=found, hint="make image, or name another with --image")
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    podman,
+    crun,
+    nft,
+    pasta,
+    subordinate_ids,
+    tun,
+    landlock_abi,
+    runtime_directory,
+    resolver,
+    policy_file,
+    image,
+)

@@ -1,0 +1,226 @@
+"""The first half of a plan: everything that can be decided from the command line, without a packet.
+
+Judging a `Request` gives a `Launch` and every refusal at once. A launch is what podman's argv is made from, so that
+podman can be started while names are still being resolved (`launcher.plan` is the second half).
+"""
+
+import os
+
+from launcher.egress import nameservers, policy
+from launcher.egress.nameservers import Nameservers
+from launcher.fs import policy as filesystem
+from launcher.fs.policy import Filesystem
+from launcher.request import Request
+from launcher.value import Value
+from oci.refusal import Refusal
+
+_RUN_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
+_RUN_LIMIT = 48
+_REFERENCE_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ._-/:@")
+# The address at which pasta answers DNS inside the card; given to it explicitly, never read from its default.
+PASTA_DNS = "169.254.1.1"
+CARD_ENV = (("HOME", filesystem.HOME), ("TMPDIR", "/tmp"))  # noqa: S108 - the card's own tmpfs
+
+
+class Launch(Value):
+    """What this run is, before its names have addresses."""
+
+    run: str
+    token: str
+    image: str
+    command: tuple[str, ...]
+    user: str
+    net: str
+    dns: str | None
+    filesystem: Filesystem
+    policy_path: str
+    names: tuple[str, ...]
+    nameservers: Nameservers
+    resolve_timeout: float
+    route4: bool
+    route6: bool
+    env: tuple[tuple[str, str], ...]
+    interactive: bool
+    tty: bool
+    podman_arg: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def judge(request: Request) -> tuple[Launch, list[Refusal]]:
+    """Return the launch that the request asks for, and every refusal that its flags earn. Sends no packet."""
+    run, refusals = _run_id(request.run)
+    refusals += _command(request) + _image(request.image) + podman_arguments(request.podman_arg) + _remote()
+    path = request.egress or default_policy()
+    names, asked = _names(request, path)
+    servers, deaf = _servers(request)
+    roots, closed = filesystem.decide(
+        read=list(request.read),
+        noexec=list(request.read_noexec),
+        write=list(request.write),
+        cwd=request.cwd,
+        forbidden=_forbidden(),
+    )
+    env, notes, unset = _environment(request.env)
+    networked = request.net != "none"
+    launch = Launch(
+        run=run,
+        token=os.urandom(16).hex(),
+        image=request.image,
+        command=request.command,
+        user=request.user,
+        net=request.net,
+        dns=PASTA_DNS if networked and request.dns == "question" else None,
+        filesystem=roots,
+        policy_path=path,
+        names=names,
+        nameservers=servers,
+        resolve_timeout=request.resolve_timeout,
+        route4=networked and _default_route4(),
+        route6=networked and _default_route6(),
+        env=env,
+        interactive=request.interactive,
+        tty=request.tty,
+        podman_arg=request.podman_arg,
+        notes=(*servers.notes, *notes),
+    )
+    return launch, [*refusals, *asked, *deaf, *closed, *_policy_reach(path, roots), *unset]
+
+
+def _run_id(text: str | None) -> tuple[str, list[Refusal]]:
+    """Return the run id, drawn at random when none is named; it becomes an nft identifier."""
+    if text is None:
+        return f"c{os.urandom(5).hex()}", []
+    if 0 < len(text) <= _RUN_LIMIT and _RUN_ALPHABET.issuperset(text) and text[0] != "_":
+        return text, []
+    hint = f"1 to {_RUN_LIMIT} of a-z, 0-9 and _, not starting with _"
+    return "invalid", [Refusal("bad-run-id", f"--run {text!r} is not a run id", hint)]
+
+
+def _command(request: Request) -> list[Refusal]:
+    refusals: list[Refusal] = []
+    if not request.command or not request.command[0]:
+        refusals.append(Refusal("no-command", "there is no command to run", "card-run [options] -- COMMAND [ARG...]"))
+    if any(0xD800 <= ord(character) <= 0xDFFF for word in request.command for character in word):
+        refusals.append(Refusal("bad-command", "the command is not UTF-8"))
+    if request.resolve_timeout <= 0 or request.resolve_timeout > 30:
+        refusals.append(Refusal("bad-timeout", "--resolve-timeout takes seconds, above 0 and at most 30"))
+    return refusals
+
+
+def _image(text: str) -> list[Refusal]:
+    """Refuse a short name: the bench's registries.conf would say what it means."""
+    domain, slash, rest = text.partition("/")
+    full = bool(slash and rest) and ("." in domain or ":" in domain or domain == "localhost")
+    if full and _REFERENCE_ALPHABET.issuperset(text) and text[0].isalnum():
+        return []
+    return [Refusal("bad-image", f"--image {text!r} is not a full reference", "write REGISTRY/NAME:TAG")]
+
+
+def _remote() -> list[Refusal]:
+    named = [name for name in ("CONTAINER_HOST", "CONTAINER_CONNECTION") if os.environ.get(name)]
+    text = "is set: the hooks of a remote podman are not ours"
+    return [Refusal("remote-podman", f"{name} {text}", f"unset {name}") for name in named]
+
+
+def podman_arguments(arguments: tuple[str, ...]) -> list[Refusal]:
+    """Refuse what could open a wall: only options that are known to be harmless pass."""
+    refusals: list[Refusal] = []
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        if option not in HARMLESS_PODMAN_ARGUMENTS:
+            known = ", ".join(HARMLESS_PODMAN_ARGUMENTS)
+            refusals.append(Refusal("podman-arg", f"--podman-arg {argument} could open a wall", f"these pass: {known}"))
+        elif "=" not in argument:
+            refusals.append(Refusal("podman-arg", f"--podman-arg {argument} has no value", f"write {option}=VALUE"))
+    return refusals
+
+
+HARMLESS_PODMAN_ARGUMENTS = ("--label", "--memory", "--cpus", "--cpu-shares", "--hostname", "--stop-timeout", "--tz")
+
+
+def default_policy() -> str:
+    """Return the policy file that is used when no flag names one: the user's, the bench's, or the shipped one."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    shipped = f"{here}/infra/image/egress.txt"
+    candidates = (f"{config}/card-run/egress.txt", "/etc/card-run/egress.txt")
+    return next((path for path in candidates if os.path.exists(path)), shipped)
+
+
+def _names(request: Request, path: str) -> tuple[tuple[str, ...], list[Refusal]]:
+    if request.net == "none":
+        asked = [*(["--model-host"] if request.model_host else []), *(["--allow-host"] if request.allow_host else [])]
+        text = "asks for a name, and --net none reaches none"
+        return (), [Refusal("no-network", f"{flag} {text}", "leave one of them out") for flag in asked]
+    universe, refusals = policy.read(path)
+    names, unknown = policy.choose(universe, model_host=request.model_host, allow_hosts=list(request.allow_host))
+    return tuple(names), refusals + unknown
+
+
+def _policy_reach(path: str, roots: Filesystem) -> list[Refusal]:
+    """Refuse a policy file that the worker could write: it would choose what its next run may reach."""
+    holders = set(filesystem.ancestors(path))
+    text = f"the policy file {path} is inside {{}}: the worker could rewrite it"
+    return [
+        Refusal("policy-writable", text.format(f"--write {root.path}"), "keep it elsewhere and name it with --egress")
+        for root in roots.roots
+        if root.access == filesystem.WRITE and (root.device, root.inode) in holders
+    ]
+
+
+def _servers(request: Request) -> tuple[Nameservers, list[Refusal]]:
+    if request.resolver is not None:
+        return nameservers.from_flag(request.resolver)
+    if request.net == "none":
+        return Nameservers(servers=(), source="none"), []
+    return nameservers.from_file()
+
+
+def _forbidden() -> tuple[tuple[str, str], ...]:
+    home = os.path.expanduser("~")
+    data = os.environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
+    cache = os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    return (
+        (home, "your HOME"),
+        (f"{data}/containers", "podman's storage"),
+        (f"{cache}/card-run", "card-run's own runtime"),
+        ("/var/lib/containers", "podman's storage"),
+        (f"/run/user/{os.getuid()}", "your runtime directory"),
+    )
+
+
+def _environment(asked: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], list[str], list[Refusal]]:
+    """Return the worker's variables beyond the image's own: the card's, then what `--env` names, which wins."""
+    values = dict(CARD_ENV)
+    if os.environ.get("TERM"):
+        values["TERM"] = os.environ["TERM"]
+    notes: list[str] = []
+    refusals: list[Refusal] = []
+    for item in asked:
+        name, equals, value = item.partition("=")
+        if not name or any(ord(character) < 0x21 for character in name):
+            refusals.append(Refusal("bad-env", f"--env {name!r} is not a variable's name"))
+        elif equals:
+            values[name] = value
+        elif name in os.environ:
+            values[name] = os.environ[name]
+        else:
+            notes.append(f"--env {name}: not set here, so not passed")
+    return tuple(values.items()), notes, refusals
+
+
+def _default_route4() -> bool:
+    """Return whether the bench has an IPv4 default route (/proc/net/route, destination and mask zero)."""
+    with open("/proc/net/route") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    return any(row[1] == row[7] == "00000000" for row in rows)
+
+
+def _default_route6() -> bool:
+    """Return whether the bench has an IPv6 default route that is not the kernel's own reject route on lo."""
+    try:
+        with open("/proc/net/ipv6_route") as file:
+            rows = [line.split() for line in file]
+    except FileNotFoundError:
+        return False
+    return any(row[0] == "0" * 32 and row[1] == "00" and row[9] != "lo" for row in rows)

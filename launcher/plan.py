@@ -1,0 +1,152 @@
+"""The second half of a plan: pins for the launch's names, judged, and every text that the run is made of.
+
+Pure but for reading the bench's own addresses: it can be printed, tested and audited without a kernel. The plan's
+digest is that of `plan.json`'s bytes, which the hook checks and the proof repeats.
+"""
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING
+
+from hooks import ruleset
+from hooks.egress import Egress, Selector
+from launcher.bench import Bench
+from launcher.egress import addresses
+from launcher.fs.policy import PRIVATE
+from launcher.launch import Launch
+from launcher.value import Value
+from oci import probes, records
+from oci.refusal import Refusal, Refused
+
+if TYPE_CHECKING:
+    from launcher.egress.resolver import Answer
+
+SCHEMA = 1
+ADDRESS_LIMIT = 8192
+
+
+class Plan(Value):
+    """Everything decided before the worker is released. `pins` maps each name to its judged addresses."""
+
+    launch: Launch
+    bench: Bench
+    answers: "dict[str, Answer]"
+    egress: Egress
+    table: str
+    nonce: str
+    json: bytes
+    digest: str
+
+    @property
+    def allowed(self) -> int:
+        """Return how many distinct addresses are open."""
+        return len({address for pins in self.egress.pins.values() for address in pins})
+
+
+def complete(
+    launch: Launch,
+    *,
+    bench: Bench,
+    answers: "dict[str, Answer]",
+    own: tuple[tuple[str, str], ...],
+    bundle: dict[str, object],
+) -> Plan:
+    """Return the whole plan; raises Refused with every name and address that cannot be pinned.
+
+    `own` are (CIDR, reason) pairs for the bench's own addresses; `bundle` is what the hook must find in config.json.
+    """
+    ranges = own + tuple((cidr, "another bench") for cidr in bench.benches)
+    pins, refusals = _pins(launch, bench, answers, ranges)
+    if refusals:
+        raise Refused(refusals)
+    denied = dict.fromkeys(bench.benches, "bench")
+    egress = Egress(run=launch.run, selector=Selector("netns", ""), pins=pins, dns=launch.dns, denied=denied)
+    table = ruleset.render(egress)
+    nonce = os.urandom(16).hex()
+    content = {
+        "schema": SCHEMA,
+        "run": launch.run,
+        "launch": launch.token,
+        "nonce": nonce,
+        "egress": egress.to_json(),
+        "bundle": bundle,
+    }
+    data = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    return Plan(
+        launch=launch,
+        bench=bench,
+        answers=answers,
+        egress=egress,
+        table=table,
+        nonce=nonce,
+        json=data,
+        digest=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _pins(
+    launch: Launch, bench: Bench, answers: "dict[str, Answer]", ranges: tuple[tuple[str, str], ...]
+) -> tuple[dict[str, tuple[str, ...]], list[Refusal]]:
+    """Judge every address of every name: one bad record refuses the plan, so that a poisoned resolver fails closed."""
+    pins: dict[str, tuple[str, ...]] = {}
+    refusals: list[Refusal] = []
+    for name in launch.names:
+        answer = answers[name]
+        if answer.failure:
+            refusals.append(Refusal("name-unresolved", f"{name} {answer.failure}", _asked(launch)))
+            continue
+        good: list[str] = []
+        for text in answer.addresses:
+            address = addresses.unwrap(text)
+            why = addresses.why_denied(address, documentation=bench.documentation_ranges, ranges=ranges)
+            if why:
+                said = f"{name} answers {text}" + (f", which is {address}" if str(address) != text else "")
+                refusals.append(Refusal("address-denied", f"{said}: {why}", "the resolver may be poisoned"))
+            else:
+                good.append(str(address))
+        pins[name] = tuple(dict.fromkeys(good))
+    total = len({address for pinned in pins.values() for address in pinned})
+    if total > ADDRESS_LIMIT:
+        text = f"the names have {total} addresses, more than {ADDRESS_LIMIT}"
+        refusals.append(Refusal("too-many-addresses", text, "list fewer names"))
+    return pins, refusals
+
+
+def _asked(launch: Launch) -> str:
+    return f"asked {', '.join(launch.nameservers.servers)} ({launch.nameservers.source})"
+
+
+def hosts(plan: Plan) -> str:
+    """Return the card's /etc/hosts (hosts(5)): itself and its pins, nothing of the bench's own file."""
+    lines = ["127.0.0.1 localhost card", "::1 localhost card"]
+    lines += [f"{address} {name}" for name in plan.launch.names for address in plan.egress.pins[name]]
+    return "\n".join(lines) + "\n"
+
+
+def resolv_conf(plan: Plan) -> str:
+    """Return the card's /etc/resolv.conf: its one DNS address, absolute names first, no search domain."""
+    server = f"nameserver {plan.launch.dns}\n" if plan.launch.dns else ""
+    return f"{server}search .\noptions ndots:1 timeout:2 attempts:2\n"
+
+
+def stage2_conf(plan: Plan) -> bytes:
+    """Return what stage 2 reads at /run/card/stage2.conf, as records."""
+    launch = plan.launch
+    items = [
+        ("schema", str(SCHEMA)),
+        ("run", launch.run),
+        ("net", launch.net),
+        ("route6", str(int(launch.route6))),
+        ("cwd", launch.filesystem.cwd),
+        ("landlock", "clamp"),
+        ("loopback", "1"),
+        ("outside", "/"),
+        ("port", str(probes.PROBE_PORT)),
+    ]
+    items += [("probe4", address) for address in probes.PROBE_ADDRESSES4]
+    items += [("probe6", address) for address in probes.PROBE_ADDRESSES6]
+    items += [(root.access, root.path) for root in launch.filesystem.roots]
+    items += [("private", path) for path in PRIVATE]
+    items += [("argv", word) for word in launch.command]
+    return records.dump(items)

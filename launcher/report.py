@@ -1,0 +1,81 @@
+"""Telling a plan without running it, and telling every refusal of one at once.
+
+When flags are refused, the names that could be chosen are still resolved, so that one run tells all there is to mend.
+"""
+
+import json
+import shlex
+import sys
+from typing import Any
+
+from launcher import bench, pins, runtime
+from launcher.launch import Launch
+from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
+from launcher.run import command, directory, output, site
+from launcher.seccomp import text as seccomp_text
+from launcher.stage2 import conf, landlock
+from launcher.stage2.syscalls import Kernel
+from oci import records
+from oci.refusal import EXIT_REFUSED, Refusal, Refused
+
+
+def plan(launch: Launch, refusals: list[Refusal], *, show: bool, as_json: bool) -> int:
+    """Print the plan on stdout, or every refusal on stderr; returns the exit status."""
+    settings, wrong = bench.read()
+    refusals = [*refusals, *wrong]
+    try:
+        whole = pins.finish(launch, settings)
+    except Refused as error:
+        refusals += error.refusals
+    if refusals:
+        output.refusals(tuple(refusals))
+        return EXIT_REFUSED
+    if show:
+        sys.stdout.write(json.dumps(as_data(whole), indent=2) + "\n" if as_json else as_text(whole))
+    return 0
+
+
+def as_data(whole: Plan) -> dict[str, Any]:
+    """Return the plan for machines. Environment values are left out: a plan is for showing."""
+    return {
+        "digest": whole.digest,
+        "plan": json.loads(whole.json),
+        "podman": podman_argv(whole),
+        "environment": [name for name, _ in whole.launch.env],
+        "table": whole.table,
+        "stage2": records.load(stage2_conf(whole)),
+        "hosts": hosts(whole),
+        "resolv_conf": resolv_conf(whole),
+        "notes": list(whole.launch.notes),
+    }
+
+
+def podman_argv(whole: Plan) -> list[str]:
+    """Return the podman command as this bench would run it."""
+    where = f"{directory.parent()}/{whole.launch.run}"
+    from launcher.run.perform import find_podman
+
+    return command.argv(
+        whole.launch, runtime.ensure(), podman=find_podman(), directory=where, hooks_dirs=site.hooks_dirs()
+    )
+
+
+def as_text(whole: Plan) -> str:
+    """Return the plan for a person: every text that the run would be made of, in the order it takes effect."""
+    parts = [
+        ("podman", shlex.join(podman_argv(whole))),
+        ("environment", " ".join(name for name, _ in whole.launch.env)),
+        ("hosts", hosts(whole)),
+        ("resolv.conf", resolv_conf(whole)),
+        ("egress", whole.table),
+        ("landlock", landlock_text(whole)),
+        ("seccomp", seccomp_text.text()),
+        ("notes", "\n".join(whole.launch.notes)),
+    ]
+    return "".join(f"# {title}\n{body.rstrip()}\n\n" for title, body in parts if body.strip())
+
+
+def landlock_text(whole: Plan) -> str:
+    """Return the ruleset that stage 2 will build on this kernel, one line per rule, in that order."""
+    policy = conf.parse(stage2_conf(whole)).policy
+    return "\n".join(landlock.build(landlock.query_abi(Kernel()), policy).lines())

@@ -1,0 +1,182 @@
+"""The podman command of a run: every option set explicitly, so that no containers.conf decides one (DESIGN 7).
+
+Pure text. What podman made of it is read back by the hook from the bundle's config.json before anything starts.
+"""
+
+import os
+
+from launcher.fs import policy as filesystem
+from launcher.launch import Launch
+from launcher.runtime import Runtime
+from oci import annotations
+
+_ROOT_OPTIONS = {filesystem.READ: ("ro",), filesystem.NOEXEC: ("ro", "noexec"), filesystem.WRITE: ()}
+# ld.so(8), gconv, tunables: variables of the image that would act on stage 2's own interpreter. They come from the
+# image only; `--env` reaches the worker another way (the channel) and is not touched by this.
+UNSET = (
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "LD_AUDIT",
+    "LD_BIND_NOT",
+    "LD_BIND_NOW",
+    "LD_DEBUG",
+    "LD_DEBUG_OUTPUT",
+    "LD_DYNAMIC_WEAK",
+    "LD_LIBRARY_PATH",
+    "LD_ORIGIN_PATH",
+    "LD_PRELOAD",
+    "LD_PROFILE",
+    "LD_PROFILE_OUTPUT",
+    "LD_SHOW_AUXV",
+    "LD_TRACE_LOADED_OBJECTS",
+    "LOCPATH",
+    "MALLOC_TRACE",
+)
+_ALWAYS = (
+    "--rm",
+    "--restart=no",
+    "--pull=never",
+    "--init",
+    "--read-only",
+    "--read-only-tmpfs=false",
+    "--cap-drop=all",
+    "--security-opt=no-new-privileges",
+    # Roots are mounted as they are and never relabelled; the card's walls do not rest on SELinux types.
+    "--security-opt=label=disable",
+    "--privileged=false",
+    "--pid=private",
+    "--ipc=private",
+    "--uts=private",
+    "--cgroupns=private",
+    "--no-healthcheck",
+    "--http-proxy=false",
+    "--env-host=false",
+    "--image-volume=ignore",
+    "--systemd=false",
+    "--sdnotify=ignore",
+    "--log-driver=none",
+    "--publish-all=false",
+    "--no-hosts",
+    "--hostname=card",
+    "--workdir=/",
+    "--umask=0022",
+    "--stop-signal=SIGTERM",
+    "--detach=false",
+    "--preserve-fds=1",
+)
+
+
+class Mount:
+    """One mount: a bind of `source`, or a private tmpfs when that is "tmpfs"; options as config.json has them."""
+
+    __slots__ = ("destination", "options", "source")
+
+    def __init__(self, destination: str, source: str, options: tuple[str, ...]) -> None:
+        self.destination = destination
+        self.source = source
+        self.options = options
+
+    def csv(self) -> str:
+        """Return podman's `--mount` value: the CSV form, which alone can carry a comma or a quote (RFC 4180)."""
+        if self.source == "tmpfs":
+            # Mode 1777: the mount belongs to the container's root, and the worker may be another user.
+            fields = ["type=tmpfs", f"destination={self.destination}", "tmpfs-mode=1777", "notmpcopyup", *self.options]
+        else:
+            place = [f"source={self.source}", f"destination={self.destination}"]
+            options = ["ro=true" if option == "ro" else option for option in self.options]
+            fields = ["type=bind", *place, "bind-propagation=rprivate", *options]
+        return ",".join(_csv(field) for field in fields)
+
+
+def container(run: str) -> str:
+    """Return the container's name."""
+    return f"card-{run}"
+
+
+def argv(launch: Launch, runtime: Runtime, *, podman: str, directory: str, hooks_dirs: tuple[str, ...]) -> list[str]:
+    """Return the whole command that starts the card; `directory` is its run directory."""
+    words = [podman, "--remote=false"]
+    words += [f"--hooks-dir={path}" for path in (*hooks_dirs, runtime.hooksd_dir)]
+    words += ["run", *_ALWAYS, f"--name={container(launch.run)}"]
+    words += [f"--interactive={_flag(launch.interactive)}", f"--tty={_flag(launch.tty)}"]
+    words += [f"--security-opt=seccomp={runtime.seccomp_json}", *_user(launch), *_network(launch)]
+    words += [f"--unsetenv={name}" for name in UNSET]
+    words += [f"--annotation={key}={value}" for key, value in _annotations(launch, directory)]
+    words += [f"--mount={mount.csv()}" for mount in mounts(launch, runtime, directory)]
+    words += launch.podman_arg
+    words += [f"--entrypoint={_json(runtime.argv)}", launch.image, launch.run]
+    return words
+
+
+def expectation(launch: Launch, runtime: Runtime, directory: str) -> dict[str, object]:
+    """Return what the hook must find in the bundle's config.json (`hooks.bundle`)."""
+    root = _is_root(launch)
+    return {
+        "args": ["/run/podman-init", "--", *runtime.argv, launch.run],
+        "uid": 0 if root else os.getuid(),
+        "gid": 0 if root else os.getgid(),
+        "user_namespace": not root,
+        "mounts": [
+            [mount.destination, mount.source, list(mount.options)] for mount in mounts(launch, runtime, directory)
+        ],
+    }
+
+
+def _is_root(launch: Launch) -> bool:
+    return launch.user == "root" or os.getuid() == 0
+
+
+def _flag(value: bool) -> str:  # noqa: FBT001 - the one boolean it turns into text
+    return "true" if value else "false"
+
+
+def _json(words: tuple[str, ...]) -> str:
+    """Return a JSON array of plain words; the runtime's paths are ours and need no escapes."""
+    return "[" + ",".join(f'"{word}"' for word in words) + "]"
+
+
+def _user(launch: Launch) -> list[str]:
+    if _is_root(launch):
+        return ["--userns=host", "--user=0:0"]
+    entry = f"card:*:$UID:$GID:card:{filesystem.HOME}:/bin/sh"
+    return ["--userns=keep-id", f"--user={os.getuid()}:{os.getgid()}", f"--passwd-entry={entry}"]
+
+
+def _network(launch: Launch) -> list[str]:
+    """Return the network: pasta with every way back to the bench closed (pasta(1)), or none."""
+    if launch.net == "none":
+        return ["--network=none"]
+    options = ["--no-map-gw", "--map-guest-addr,none", "-t,none", "-u,none", "-T,none", "-U,none"]
+    if launch.dns:
+        options.append(f"--dns-forward,{launch.dns}")
+    return ["--network=pasta:" + ",".join(options)]
+
+
+def _annotations(launch: Launch, directory: str) -> list[tuple[str, str]]:
+    return [
+        (annotations.RUN, launch.run),
+        (annotations.DIRECTORY, directory),
+        (annotations.LAUNCH, launch.token),
+    ]
+
+
+def mounts(launch: Launch, runtime: Runtime, directory: str) -> list[Mount]:
+    """Return every mount that the card asks for, in the order podman gets them."""
+    ours = [
+        Mount("/run/card", f"{directory}/card", ("ro", "noexec", "nosuid", "nodev")),
+        Mount("/run/card-runtime", runtime.card_dir, ("ro", "nosuid", "nodev")),
+        Mount("/etc/hosts", f"{directory}/hosts", ("ro", "noexec", "nosuid", "nodev")),
+        Mount("/etc/resolv.conf", f"{directory}/resolv.conf", ("ro", "noexec", "nosuid", "nodev")),
+    ]
+    private = [Mount(path, "tmpfs", ("nosuid", "nodev")) for path in filesystem.PRIVATE]
+    roots = [
+        Mount(root.path, root.path, (*_ROOT_OPTIONS[root.access], "nosuid", "nodev"))
+        for root in launch.filesystem.roots
+    ]
+    return ours + private + roots
+
+
+def _csv(field: str) -> str:
+    if any(character in field for character in ',"\r\n') or field != field.strip():
+        return '"' + field.replace('"', '""') + '"'
+    return field

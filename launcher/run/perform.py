@@ -1,0 +1,71 @@
+"""Performing a plan: start podman, finish the plan while it starts, release the worker, account for it afterwards.
+
+The order is the point. podman is spawned before names are resolved; the hook waits on the plan's lock; stage 2 waits
+for the word `go`, which is sent only when the hook's result and stage 2's report both hold. Whatever fails before
+that word, nothing of the worker has run, and what was made is undone here.
+"""
+
+import os
+import time
+
+from launcher import runtime
+from launcher.launch import Launch
+from launcher.run import command, directory, site
+from launcher.run.channel import Channel
+from launcher.run.directory import RunDirectory
+from launcher.run.process import Podman, hold_signals
+from oci.refusal import EXIT_REFUSED, Refusal, Refused
+
+
+def find_podman() -> str:
+    """Return podman's absolute path from PATH; raises Refused when there is none."""
+    for folder in os.get_exec_path():
+        path = f"{folder}/podman"
+        if folder.startswith("/") and os.access(path, os.X_OK):
+            return path
+    raise Refused([Refusal("no-podman", "podman is not on PATH", "install podman 5.0 or newer")])
+
+
+def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
+    """Run the card and return its exit status; raises Refused when it was not started, with nothing left behind."""
+    started = time.monotonic()
+    program = find_podman()
+    built = runtime.ensure()
+    hold_signals()
+    run = directory.create(launch.run)
+    try:
+        for name in ("hosts", "resolv.conf"):
+            run.write(name, b"")
+        argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
+        channel = Channel()
+        podman = Podman(argv, channel_fd=channel.theirs, environment=_environment())
+        channel.spawned()
+        # From here on podman is busy with its own start-up: what is slow to import comes now.
+        from launcher.run.session import Session
+
+        session = Session(launch=launch, run=run, podman=podman, channel=channel, started=started)
+        return session.carry_through(quiet=quiet, receipt=receipt)
+    finally:
+        _remove(run)
+
+
+def _environment() -> dict[str, str]:
+    """Return podman's own environment: the caller's, with our containers.conf on top of every other."""
+    return {**os.environ, "CONTAINERS_CONF_OVERRIDE": f"{os.path.dirname(os.path.abspath(__file__))}/containers.conf"}
+
+
+def _remove(run: RunDirectory) -> None:
+    left = run.remove()
+    if left:
+        from launcher.run import output
+
+        for line in left:
+            output.say(f"NOTE left behind: {line}")
+
+
+def exit_refused(error: Refused) -> int:
+    """Print the refusals of an error and return the exit status that they mean."""
+    from launcher.run import output
+
+    output.refusals(error.refusals)
+    return EXIT_REFUSED

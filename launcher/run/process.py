@@ -1,0 +1,93 @@
+"""podman as a child: started with posix_spawn, its stderr relayed, its signals forwarded, its status returned.
+
+Until the worker is released, what podman says is held back: on a refusal it becomes the refusal's text. From then on
+every byte passes at once and untouched.
+"""
+
+import os
+import signal
+import threading
+
+from launcher.run.channel import CONTAINER_FD
+
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+# siginfo_t si_code of a signal that the terminal sent to the whole process group: podman has it already.
+_SI_KERNEL = 0x80
+_PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+def hold_signals() -> None:
+    """Keep the signals that end a run pending until there is a child to forward them to."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+
+
+class Podman:
+    """A running podman command."""
+
+    def __init__(self, argv: list[str], *, channel_fd: int, environment: dict[str, str]) -> None:
+        """Start podman with `channel_fd` as the container's descriptor 3; raises OSError of posix_spawn(3)."""
+        self.program = argv[0]
+        read_end, write_end = os.pipe()
+        actions = [
+            (os.POSIX_SPAWN_DUP2, write_end, 2),
+            (os.POSIX_SPAWN_DUP2, channel_fd, CONTAINER_FD),
+        ]
+        try:
+            self.pid = os.posix_spawn(
+                argv[0], argv, environment, file_actions=actions, setsigmask=(), setsigdef=_PYTHON_IGNORES
+            )
+        finally:
+            os.close(write_end)
+        self.signalled = False
+        self._status: int | None = None
+        self._said = bytearray()
+        self._relay_now = False
+        self._lock = threading.Lock()
+        self._relay = threading.Thread(target=self._copy, args=(read_end,), daemon=True)
+        self._relay.start()
+        threading.Thread(target=self._forward, daemon=True).start()
+
+    def release(self) -> None:
+        """Let podman's stderr through from now on: it is the worker's."""
+        with self._lock:
+            self._relay_now = True
+            _write_all(2, bytes(self._said))
+            self._said.clear()
+
+    def wait(self) -> int:
+        """Wait for podman's end; return its exit status, 128 + N for a signal. May be asked again."""
+        if self._status is None:
+            _, status = os.waitpid(self.pid, 0)
+            self._relay.join()
+            code = os.waitstatus_to_exitcode(status)
+            self._status = code if code >= 0 else 128 - code
+        return self._status
+
+    def said(self) -> str:
+        """Return what podman said and was held back."""
+        return self._said.decode("utf-8", "replace").strip()
+
+    def _copy(self, fd: int) -> None:
+        while data := os.read(fd, 65536):
+            with self._lock:
+                if self._relay_now:
+                    _write_all(2, data)
+                else:
+                    self._said += data
+        os.close(fd)
+
+    def _forward(self) -> None:
+        while True:
+            info = signal.sigwaitinfo(FORWARDED)
+            self.signalled = True
+            if info.si_code != _SI_KERNEL:
+                os.kill(self.pid, info.si_signo)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError:
+        return  # our own stderr is gone: the worker's exit status is still worth returning

@@ -1,0 +1,102 @@
+"""The receipt: what was really enforced, written after it was measured (DESIGN "Receipt and output").
+
+A guarantee is a bit, true only when this run measured it; what is not claimed is listed in words.
+"""
+
+from typing import Any
+
+from launcher.plan import Plan
+from launcher.value import Value
+
+SCHEMA = 1
+NON_CLAIMS = (
+    "target_network: the egress wall lists addresses; a name that shares an address with a listed one is reachable",
+    "target_network: a listed host may relay or store what the worker sends it",
+    "metadata of a path (stat, chmod, xattr) is not checked by Landlock: mounts and ownership are the wall there",
+    "EXECUTE without noexec is hygiene: a loader, an interpreter or a memfd can run what can be read",
+    "names of the card's own directories can be listed",
+    "traffic on the card's own loopback is not judged",
+    "DNS to the card's resolver carries the listed names only, but their timing and order are the worker's to choose",
+)
+_FULL = ("process_boundary", "write_boundary", "read_boundary", "env_scrub", "network_boundary", "address_network")
+
+
+class Measured(Value):
+    """What the run itself reported: the hook's result, stage 2's report, the ledger, times and the exit status."""
+
+    hook: dict[str, Any]
+    stage2: dict[str, str]
+    ledger: dict[str, Any] | None = None
+    times_ms: dict[str, float]
+    exit_status: int | None = None
+    signalled: bool = False
+
+
+def guarantees(measured: Measured) -> dict[str, bool]:
+    """Return each guarantee, true only where the hook or stage 2 saw it hold on this run."""
+    inside, hook = measured.stage2, measured.hook
+    landlock = inside.get("backend") == "landlock" and int(inside.get("used", "0")) > 0
+    walled = hook.get("status") == "ok" and inside.get("proof") == "ok"
+    felt = walled and inside.get("egress") == "ok"
+    process = all(
+        (
+            inside.get("no_new_privs") == "1",
+            inside.get("caps") == "none",
+            inside.get("seccomp_mode") == "2",
+            inside.get("seccomp_denied") == "EPERM",
+            inside.get("user_namespace") == "own",
+        )
+    )
+    return {
+        "process_boundary": process,
+        "write_boundary": landlock and inside.get("write_outside") == "EACCES",
+        "read_boundary": landlock and inside.get("read_outside") == "EACCES",
+        "env_scrub": inside.get("env") == "scrubbed",
+        "network_boundary": felt,
+        "address_network": felt and bool(hook.get("facts")),
+        "target_network": False,
+        "resource_limits": False,
+    }
+
+
+def level(bits: dict[str, bool]) -> str:
+    """Return full, degraded or none."""
+    if all(bits[name] for name in _FULL):
+        return "full"
+    return "degraded" if any(bits.values()) else "none"
+
+
+def build(plan: Plan, measured: Measured) -> dict[str, Any]:
+    """Return the receipt as plain data for JSON."""
+    bits = guarantees(measured)
+    launch = plan.launch
+    return {
+        "schema": SCHEMA,
+        "run": launch.run,
+        "plan_digest": plan.digest,
+        "image": launch.image,
+        "command": list(launch.command),
+        "user": launch.user,
+        "net": launch.net,
+        "level": level(bits),
+        "guarantees": bits,
+        "non_claims": list(NON_CLAIMS),
+        "bench": {"documentation_ranges": plan.bench.documentation_ranges, "benches": list(plan.bench.benches)},
+        "policy": launch.policy_path,
+        "resolver": {"servers": list(launch.nameservers.servers), "source": launch.nameservers.source},
+        "pins": {
+            name: {
+                "addresses": list(plan.egress.pins[name]),
+                "chain": list(plan.answers[name].chain),
+                "source": plan.answers[name].source,
+            }
+            for name in launch.names
+        },
+        "filesystem": [{"access": root.access, "path": root.path} for root in launch.filesystem.roots],
+        "notes": list(launch.notes),
+        "hook": measured.hook,
+        "stage2": measured.stage2,
+        "ledger": measured.ledger,
+        "times_ms": measured.times_ms,
+        "exit_status": measured.exit_status,
+    }

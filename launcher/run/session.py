@@ -1,0 +1,160 @@
+"""One started card, from podman's start to the receipt. Imported once podman runs, so it may import what it likes."""
+
+import json
+import subprocess
+import time
+from typing import Any
+
+from launcher import bench, pins
+from launcher.launch import Launch
+from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
+from launcher.run import command, output
+from launcher.run.channel import Channel
+from launcher.run.directory import STAGE2_DIRECTORY, RunDirectory
+from launcher.run.process import Podman
+from launcher.run.receipt import Measured, build, guarantees, level
+from oci.refusal import Refusal, Refused
+
+_SWEEP_SECONDS = 30
+
+
+class Session:
+    """Finishes the plan, hands it over, judges what comes back, and accounts for the run."""
+
+    def __init__(self, *, launch: Launch, run: RunDirectory, podman: Podman, channel: Channel, started: float) -> None:
+        self._launch = launch
+        self._run = run
+        self._podman = podman
+        self._channel = channel
+        self._started = started
+        self._times: dict[str, float] = {}
+        self._mark("podman_spawned")
+
+    def _mark(self, phase: str) -> None:
+        self._times[phase] = round((time.monotonic() - self._started) * 1000, 2)
+
+    def carry_through(self, *, quiet: bool, receipt: str | None) -> int:
+        """Return the worker's exit status; raises Refused when it was never released."""
+        try:
+            plan = self._finish_plan()
+            measured = self._release(plan, quiet=quiet)
+        except Refused:
+            self._abandon()
+            raise
+        status = self._podman.wait()
+        self._mark("podman_exited")
+        measured = measured.replace(
+            ledger=self._ledger(), exit_status=status, times_ms=self._times, signalled=self._podman.signalled
+        )
+        if self._podman.signalled or measured.ledger is None:
+            self._sweep()
+            measured = measured.replace(ledger=self._ledger())
+        self._account(plan, measured, quiet=quiet, receipt=receipt)
+        return status
+
+    def _finish_plan(self) -> Plan:
+        """Resolve, judge, and write all that the hook and stage 2 read; the lock is let go of last."""
+        settings, wrong = bench.read()
+        if wrong:
+            raise Refused(wrong)
+        plan = pins.finish(self._launch, settings)
+        self._mark("resolved")
+        self._run.write("table.nft", plan.table.encode())
+        self._run.write("hosts", hosts(plan).encode())
+        self._run.write("resolv.conf", resolv_conf(plan).encode())
+        self._run.write(f"{STAGE2_DIRECTORY}/stage2.conf", stage2_conf(plan))
+        self._run.write("plan.json", plan.json)
+        self._run.release()
+        self._mark("plan_written")
+        return plan
+
+    def _release(self, plan: Plan, *, quiet: bool) -> Measured:
+        """Hand stage 2 its secrets, hear its report, and say `go` only when everything holds."""
+        secrets = [("nonce", plan.nonce), *(("env", f"{name}={value}") for name, value in self._launch.env)]
+        try:
+            self._channel.send(secrets)
+        except OSError:
+            raise self._never_started() from None
+        report = self._channel.receive()
+        self._mark("stage2_reported")
+        if report is None:
+            raise self._never_started()
+        if report.get("status") != ["ok"]:
+            raise Refused(_refusals(report))
+        inside = {key: values[-1] for key, values in report.items()}
+        measured = Measured(hook=self._hook(), stage2=inside, times_ms=self._times)
+        self._check(plan, measured)
+        if not quiet:
+            output.notes(plan)
+            output.ok(plan, measured)
+        self._podman.release()
+        self._channel.send([("go", "1")])
+        self._mark("released")
+        return measured
+
+    def _check(self, plan: Plan, measured: Measured) -> None:
+        """Refuse unless this run measured every guarantee that a run of its kind must have."""
+        hook = measured.hook
+        digests = (hook.get("facts", {}).get("digest"), measured.stage2.get("digest"))
+        if hook.get("status") != "ok" or digests != (plan.digest, plan.digest):
+            text = "the hook's own result and the proof do not both say that this plan was passed"
+            raise Refused([Refusal("hook-unproven", text)])
+        bits = guarantees(measured)
+        if level(bits) != "full":
+            missing = ", ".join(name for name, true in bits.items() if not true)
+            raise Refused([Refusal("not-enforced", f"not measured on this run: {missing}")])
+
+    def _hook(self) -> dict[str, Any]:
+        data = self._run.read("hook.json")
+        return json.loads(data) if data else {}
+
+    def _ledger(self) -> dict[str, Any] | None:
+        data = self._run.read("ledger.json")
+        return json.loads(data) if data else None
+
+    def _never_started(self) -> Refused:
+        """Return why podman never got to stage 2: the hook's reasons, else podman's own words."""
+        status = self._podman.wait()
+        hook = self._hook()
+        if hook.get("refusals"):
+            return Refused([Refusal(one["reason"], one["text"], one["hint"]) for one in hook["refusals"]])
+        said = self._podman.said().splitlines()
+        last = said[-1].removeprefix("Error: ") if said else f"exit status {status}, and no word why"
+        if "image not known" in last:
+            hint = f"podman pull {self._launch.image}, or build it"
+            return Refused([Refusal("image-missing", last, hint)])
+        return Refused([Refusal("podman-failed", f"podman said: {last}")])
+
+    def _abandon(self) -> None:
+        """End a card whose worker was not released: stage 2 sees the channel close, and podman cleans up."""
+        self._channel.close()
+        self._run.release()
+        self._podman.wait()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove the container if podman left it; `--ignore` makes that harmless when it did not (podman-rm(1))."""
+        name = command.container(self._launch.run)
+        words = [self._podman.program, "--remote=false", "rm", "--force", "--ignore", "--time=2", name]
+        subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SWEEP_SECONDS, check=False)
+
+    def _account(self, plan: Plan, measured: Measured, *, quiet: bool, receipt: str | None) -> None:
+        if receipt is not None:
+            _write_receipt(receipt, build(plan, measured))
+        if measured.ledger is None:
+            output.say("NOTE the ledger could not be read: what was denied is not known")
+        elif not quiet:
+            output.denials(plan, measured.ledger)
+
+
+def _refusals(report: dict[str, list[str]]) -> list[Refusal]:
+    """Return stage 2's own refusals, which come side by side, one of each key for each."""
+    told = zip(report.get("reason", ()), report.get("text", ()), report.get("hint", ()), strict=False)
+    return [Refusal(*one) for one in told] or [Refusal("stage2-refused", "stage 2 refused and gave no reason")]
+
+
+def _write_receipt(target: str, content: dict[str, Any]) -> None:
+    """Write the receipt to a file, or to an open descriptor named by its number."""
+    data = json.dumps(content, indent=2, sort_keys=True) + "\n"
+    with open(int(target) if target.isdigit() else target, "w", encoding="utf-8") as file:
+        file.write(data)

@@ -1,0 +1,292 @@
+"""Building the runtime: copy, relocate, compile, try it out, name it by digest, and put it in place at once.
+
+Only imported when there is something to build, so it may import what it likes. One builder at a time (flock); the
+runtime appears by rename, complete or not at all, and its manifest after it.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from launcher import runtime, runtime_elf
+from launcher.runtime import CARD, Runtime
+from launcher.seccomp import bpf, profile, table
+from oci import hooksd, records
+from oci.refusal import Refusal, Refused
+
+# What goes into the card beside the interpreter, and what the hooks need, as paths below the package root.
+CARD_SOURCES = ("launcher/__init__.py", "launcher/stage2", "oci/__init__.py", "oci/records.py", "oci/refusal.py")
+HOOK_SOURCES = ("hooks", "oci")
+# What decides how all of it is built.
+BUILD_SOURCES = ("launcher/seccomp", "launcher/runtime.py", "launcher/runtime_build.py", "launcher/runtime_elf.py")
+CONTAINERS_CONF = "launcher/run/containers.conf"
+UNUSED_SECONDS = 86400
+
+_ENTRY = "from launcher.stage2.enter import main\n\nmain()\n"
+# Run by the interpreter that will run stage 2: where each module comes from that stage 2 imports.
+_DISCOVER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import os, launcher.stage2.enter
+print(sys.prefix, os.__file__, sep="\\n")
+for name, module in sorted(sys.modules.items()):
+    spec = getattr(module, "__spec__", None)
+    if spec is not None and spec.has_location:
+        print(name, spec.origin, sep="\\t")
+"""
+# Run by the finished runtime, away from everything else: it must import stage 2 and nothing from outside itself.
+_TRY = """
+import sys, launcher.stage2.enter
+print(*(m.__file__ for m in sys.modules.values() if getattr(m, "__file__", None)), sep="\\n")
+"""
+
+
+@dataclass(slots=True)
+class Layout:
+    """A runtime in the making at `path`; `inputs` are all the files it was made from."""
+
+    path: str
+    python: str
+    inputs: set[str] = field(default_factory=set[str])
+    argv: tuple[str, ...] = ()
+    filter_rules: int = 0
+
+    def put(self, name: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Write one file, its folders included, with exactly this mode: the card's user may be anybody."""
+        place = f"{self.path}/{name}"
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "xb") as file:
+            file.write(data)
+        os.chmod(place, mode)
+
+    def read(self, path: str) -> bytes:
+        """Return a file's bytes and remember it as an input."""
+        self.inputs.add(path)
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def build(cache: str) -> Runtime:
+    """Return the runtime, built in the cache; raises Refused when this Python cannot be relocated."""
+    with _locked(cache):
+        found = runtime.lookup(cache)  # somebody else's build, while we waited
+        if found is not None:
+            return found
+        print("card-run: building the runtime (once per Python and version) ...", file=sys.stderr, flush=True)  # noqa: T201
+        work = tempfile.mkdtemp(prefix="building-", dir=cache)
+        try:
+            return _build(cache, Layout(work, runtime.base_python()))
+        except (OSError, subprocess.SubprocessError, py_compile.PyCompileError) as error:
+            raise Refused([Refusal("runtime-unbuildable", str(error))]) from error
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _locked(cache: str) -> Generator[None]:
+    descriptor = os.open(f"{cache}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _build(cache: str, layout: Layout) -> Runtime:
+    _lay_card(layout)
+    _lay_hooks(layout)
+    _lay_seccomp(layout)
+    _lay_containers_conf(layout)
+    for folder, _, _ in os.walk(layout.path):
+        os.chmod(folder, 0o700 if folder == layout.path else 0o755)
+    _try(layout)
+    digest = content_digest(layout.path)
+    final = f"{cache}/{runtime.directory_name(digest)}"
+    _lay_hooksd(layout, final)
+    _put_in_place(layout, digest, final)
+    _write_manifest(cache, layout, digest, final)
+    found = runtime.lookup(cache)
+    if found is None:
+        raise Refused([Refusal("runtime-unbuildable", f"{final} changed while it was being built")])
+    _prune(cache, keep=digest)
+    return found
+
+
+def _lay_card(layout: Layout) -> None:
+    """Lay out what is mounted at /run/card-runtime: the loader, the interpreter, libraries, modules and stage 2."""
+    prefix, landmark, modules = _discover(layout.python)
+    library = os.path.relpath(os.path.dirname(landmark), prefix)
+    for name, origin in [*modules.items(), ("os", landmark)]:
+        if origin.endswith(".py"):
+            inside = name.replace(".", "/") + ("/__init__" if origin.endswith("/__init__.py") else "")
+            _compile(layout, origin, f"card/{library}/{inside}.pyc")
+    extensions = [origin for origin in modules.values() if not origin.endswith(".py")]
+    for origin in extensions:
+        data = runtime_elf.without_run_path(layout.read(origin))
+        layout.put(f"card/{library}/lib-dynload/{os.path.basename(origin)}", data)
+    os.makedirs(f"{layout.path}/card/{library}/lib-dynload", exist_ok=True)
+    for source in _sources(CARD_SOURCES):
+        _compile(layout, f"{runtime.package_root()}/{source}", f"card/{library}/{source}c")
+    _compile_text(layout, _ENTRY, "card/stage2.pyc")
+    layout.argv = (*_lay_program(layout, extensions), "-I", "-S", "-B", "-X", "utf8=1", f"{CARD}/stage2.pyc")
+
+
+def _discover(python: str) -> tuple[str, str, dict[str, str]]:
+    """Return Python's prefix, the path of its os module, and the path of each standard module stage 2 imports."""
+    words = [python, "-I", "-S", "-B", "-X", "utf8=1", "-c", _DISCOVER, runtime.package_root()]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env={})
+    prefix, landmark, *lines = done.stdout.splitlines()
+    modules = dict(line.split("\t") for line in lines)
+    ours = f"{runtime.package_root()}/"
+    return prefix, landmark, {name: path for name, path in modules.items() if not path.startswith(ours)}
+
+
+def _sources(names: tuple[str, ...]) -> list[str]:
+    """Return the Python files that the names stand for (a folder: its own files), below the package root."""
+    root = runtime.package_root()
+    found = [name for name in names if name.endswith(".py")]
+    folders = [name for name in names if not name.endswith(".py")]
+    found += [f"{name}/{file}" for name in folders for file in os.listdir(f"{root}/{name}") if file.endswith(".py")]
+    return sorted(found)
+
+
+def _compile(layout: Layout, source: str, name: str) -> None:
+    """Compile one source file; the code remembers the name it has in the runtime, not the path it came from."""
+    _compile_text(layout, layout.read(source).decode(), name)
+
+
+def _compile_text(layout: Layout, text: str, name: str) -> None:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".py") as file:
+        file.write(text)
+        file.flush()
+        place = f"{layout.path}/{name}"
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        if not os.path.exists(place):
+            py_compile.compile(file.name, place, dfile=name, doraise=True, optimize=2, invalidation_mode=mode)
+            os.chmod(place, 0o644)
+
+
+def _lay_program(layout: Layout, extensions: list[str]) -> tuple[str, ...]:
+    """Copy the interpreter with its loader and libraries; return the words that start it in the container."""
+    program = runtime_elf.without_run_path(layout.read(layout.python))
+    layout.put("card/bin/python3", program, mode=0o755)
+    loader = runtime_elf.loader(layout.python)
+    if loader is None:
+        return (f"{CARD}/bin/python3",)
+    found: dict[str, str] = {}
+    for part in (layout.python, *extensions):
+        found.update(runtime_elf.libraries(loader, part))
+    for name, path in found.items():
+        layout.put(f"card/lib/{name}", runtime_elf.without_run_path(layout.read(path)))
+    layout.put("card/bin/ld.so", runtime_elf.without_preload_file(layout.read(loader)), mode=0o755)
+    # The image's loader cache names the image's libraries (ld.so(8)); musl's loader has no cache and no such option.
+    options = () if "musl" in os.path.basename(loader) else ("--inhibit-cache",)
+    return (f"{CARD}/bin/ld.so", *options, "--library-path", f"{CARD}/lib", f"{CARD}/bin/python3")
+
+
+def _lay_hooks(layout: Layout) -> None:
+    for source in _sources(HOOK_SOURCES):
+        _compile(layout, f"{runtime.package_root()}/{source}", f"hooks/{source}c")
+
+
+def _lay_seccomp(layout: Layout) -> None:
+    """Write the filter for stage 2, and podman's own profile with the same list on top."""
+    arch, deny = table.this_machine(), table.rules()
+    layout.filter_rules = len(table.on(arch, deny))
+    layout.put("card/filter.bpf", bpf.compile_filter(arch, deny))
+    layout.put("card/filter.rules", str(layout.filter_rules).encode())
+    layout.inputs.update(profile.BASES)
+    base = json.loads(layout.read(profile.base_path()))
+    layout.put("seccomp.json", json.dumps(profile.apply(base, deny), indent=1).encode())
+    layout.inputs.update(f"{runtime.package_root()}/{source}" for source in _sources(BUILD_SOURCES))
+
+
+def _lay_containers_conf(layout: Layout) -> None:
+    layout.put("containers.conf", layout.read(f"{runtime.package_root()}/{CONTAINERS_CONF}"))
+
+
+def _lay_hooksd(layout: Layout, final: str) -> None:
+    argv = runtime.hook_argv(layout.python, final)
+    for file in hooksd.pair(path=argv[0], args=argv):
+        layout.put(f"hooks.d/{file.name}", hooksd.render(file).encode())
+
+
+def _try(layout: Layout) -> None:
+    """Run the interpreter where it lies; raises Refused when it does not start, or reaches outside the runtime."""
+    here = f"{layout.path}/card"
+    words = [word.replace(CARD, here) for word in layout.argv[:-1]]
+    done = subprocess.run([*words, "-c", _TRY], capture_output=True, text=True, check=False, env={}, cwd="/")
+    strangers = [path for path in done.stdout.split() if not path.startswith(f"{here}/")]
+    if done.returncode or strangers:
+        said = done.stderr.strip().splitlines()[-1:] or strangers
+        hint = "is the cache on a noexec mount? set XDG_CACHE_HOME to another place"
+        raise Refused([Refusal("runtime-unbuildable", f"the relocated {layout.python} fails: {' '.join(said)}", hint)])
+
+
+def content_digest(path: str) -> str:
+    """Return the SHA-256 of a runtime's files: names, modes and content, without hooks.d, which names the digest."""
+    total = hashlib.sha256()
+    for name in _files(path):
+        if not name.startswith("hooks.d/"):
+            with open(f"{path}/{name}", "rb") as file:
+                content = hashlib.sha256(file.read()).hexdigest()
+            mode = os.lstat(f"{path}/{name}").st_mode
+            total.update(f"{mode:o} {content} {name}\0".encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
+
+
+def _files(path: str) -> list[str]:
+    return sorted(
+        os.path.relpath(os.path.join(folder, name), path) for folder, _, names in os.walk(path) for name in names
+    )
+
+
+def _put_in_place(layout: Layout, digest: str, final: str) -> None:
+    """Make `final` the runtime: what is there already stays if its content is right, and else is replaced."""
+    if os.path.isdir(final) and content_digest(final) == digest and _files(final) == _files(layout.path):
+        return
+    if os.path.lexists(final):
+        os.rename(final, f"{layout.path}/replaced")
+    kept = f"{layout.path}.done"
+    os.mkdir(kept, 0o700)
+    for name in os.listdir(layout.path):
+        if name != "replaced":
+            os.rename(f"{layout.path}/{name}", f"{kept}/{name}")
+    os.rename(kept, final)
+
+
+def _write_manifest(cache: str, layout: Layout, digest: str, final: str) -> None:
+    folders = [os.path.relpath(folder, final) for folder, _, _ in os.walk(final) if folder != final]
+    items = [("schema", runtime.SCHEMA), ("digest", digest), ("python", layout.python)]
+    items += [("filter_rules", str(layout.filter_rules)), *(("argv", word) for word in layout.argv)]
+    items += [("input", f"{runtime.input_mark(path)} {path}") for path in sorted(layout.inputs)]
+    items += [("output", f"{runtime.output_mark(f'{final}/{name}')} {name}") for name in [*folders, *_files(final)]]
+    place = f"{cache}/{runtime.manifest_name()}"
+    with open(f"{place}.new", "wb") as file:
+        file.write(records.dump(items))
+    os.rename(f"{place}.new", place)
+
+
+def _prune(cache: str, *, keep: str) -> None:
+    """Remove runtimes that no manifest names and that nobody can still be starting from: a day after they fell out."""
+    named = {runtime.directory_name(keep)}
+    for name in os.listdir(cache):
+        if name.startswith("manifest-"):
+            with open(f"{cache}/{name}", "rb") as file:
+                named.add(runtime.directory_name(records.load(file.read())["digest"][0]))
+    for name in os.listdir(cache):
+        if name.startswith("runtime-") and name not in named:
+            age = time.time() - os.stat(f"{cache}/{name}").st_mtime
+            if age > UNUSED_SECONDS:
+                shutil.rmtree(f"{cache}/{name}", ignore_errors=True)

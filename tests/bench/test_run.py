@@ -1,0 +1,158 @@
+"""A card from outside: its streams, its status, its refusals, and what it leaves behind."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import BUSYBOX, card, remains
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_stdout_is_the_workers_alone() -> None:
+    """Not a byte is added to or taken from stdout, and the one OK line is on stderr."""
+    done = card("--", "printf", "a\\nb")
+    assert (done.status, done.out) == (0, "a\nb")
+    assert done.err.splitlines()[-1].startswith("SANDBOX OK run=")
+
+
+def test_ok_line_is_measured(tmp_path: Path) -> None:
+    """The numbers of the OK line are those that the hook and stage 2 measured."""
+    done = card("--run", "measured", "--", "true", receipt=tmp_path / "receipt.json")
+    line = next(line for line in done.err.splitlines() if line.startswith("SANDBOX OK"))
+    facts, inside = done.receipt["hook"]["facts"], done.receipt["stage2"]
+    abi = int(inside["abi"])
+    assert f" run=measured backend=landlock abi={abi} " in line
+    assert f" seccomp={inside['seccomp']} egress=nova_egress_measured allow={facts['allow']} " in line
+    assert " names=3 net=pasta level=full" in line
+    assert facts["allow"] == sum(len(pin["addresses"]) for pin in done.receipt["pins"].values())
+    assert int(inside["seccomp"]) > 0
+
+
+def test_quiet_says_nothing() -> None:
+    """With -q a run that goes well prints nothing of ours."""
+    done = card("-q", "--", "sh", "-c", "echo out; echo err >&2")
+    assert (done.out, done.err) == ("out\n", "err\n")
+
+
+@pytest.mark.parametrize("status", [0, 1, 7])
+def test_status_passes_through(status: int) -> None:
+    """The worker's status is card-run's."""
+    assert card("--", "sh", "-c", f"exit {status}").status == status
+
+
+def test_status_of_a_killed_worker() -> None:
+    """A worker that dies of SIGKILL is 137, as in a shell."""
+    assert card("--", "sh", "-c", "kill -9 $$").status == 137
+
+
+def test_not_found_and_not_executable() -> None:
+    """127 and 126 as a shell has them, with the reason on stderr."""
+    missing, directory, plain_file = card("--", "nonesuch"), card("--", "/etc"), card("--", "/etc/passwd")
+    assert (missing.status, directory.status, plain_file.status) == (127, 126, 126)
+    assert "nonesuch: not found" in missing.err
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_term_reaches_a_worker_without_a_handler() -> None:
+    """TERM to card-run ends a worker that does nothing about it."""
+    with subprocess.Popen(
+        ["card-run", "-q", "--", "sh", "-c", "echo up; exec sleep 60"], stdout=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"up\n"
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=20) == 143
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_interrupt() -> None:
+    """Ctrl-C, which the terminal sends to the whole group, ends the card and leaves nothing."""
+    with subprocess.Popen(
+        ["card-run", "-q", "--", "sh", "-c", "echo up; exec sleep 60"], stdout=subprocess.PIPE, start_new_session=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"up\n"
+        os.killpg(running.pid, signal.SIGINT)
+        assert running.wait(timeout=20) == 130
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(
+    "words",
+    [["--", "true"], ["--", "false"], ["--", "nonesuch"], ["--image", "localhost/none:1", "--", "true"], ["--bad"]],
+)
+def test_nothing_is_left(words: list[str]) -> None:
+    """Success, failure, a missing worker, a missing image and a refusal all leave the bench as it was."""
+    card(*words)
+
+
+def test_missing_image_is_a_refusal() -> None:
+    """A complaint of podman becomes one line with a reason and a hint."""
+    done = card("--image", "localhost/none:1", "--", "true")
+    assert (done.status, done.reasons) == (125, ["image-missing"])
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_refusals_together(tmp_path: Path) -> None:
+    """A bad policy line with its number, an unknown model host, a missing write root and a dead name, in one go."""
+    policy = tmp_path / "egress.txt"
+    policy.write_text("github.com\napi.github.com\nobjects.githubusercontent.com\n*.x.org\nnxdomain.fault.example\n")
+    done = card(
+        *("--egress", str(policy), "--model-host", "nobody.example", "--write", f"{tmp_path}/none"),
+        *("--allow-host", "nxdomain.fault.example", "--", "echo", "ran"),
+    )
+    assert (done.status, done.out) == (125, "")
+    assert sorted(done.reasons) == ["name-unresolved", "path-missing", "policy-line", "unknown-name"]
+    assert f"{policy}:4:" in done.err
+    assert "NXDOMAIN" in done.err
+
+
+def test_busybox_image() -> None:
+    """An image with no Python, and no C library that ours could use, works."""
+    done = card("--image", BUSYBOX, "--", "sh", "-c", "id -u; echo fine")
+    assert (done.status, done.out) == (0, f"{os.getuid()}\nfine\n")
+
+
+def test_environment() -> None:
+    """Nothing of the caller's crosses unasked; what is asked for does, and is not in podman's argv or the image's."""
+    environment = {**os.environ, "SECRET": "s3cret", "TOKEN": "t0ken"}
+    done = card("--env", "TOKEN", "--env", "A=b c", "--", "env", env=environment)
+    values = dict(line.split("=", 1) for line in done.out.splitlines())
+    assert (values["TOKEN"], values["A"], values["HOME"]) == ("t0ken", "b c", "/card")
+    assert "SECRET" not in values
+
+
+def test_stdin_only_when_asked() -> None:
+    """Without -i the worker reads end of file; with it, what we are given."""
+    words = ["card-run", "-q", "--", "cat"]
+    closed = subprocess.run(words, input=b"in", capture_output=True, check=True, timeout=60)
+    given = subprocess.run(
+        [*words[:1], "-q", "-i", *words[2:]], input=b"in", capture_output=True, check=True, timeout=60
+    )
+    assert (closed.stdout, given.stdout) == (b"", b"in")
+
+
+def test_a_run_id_in_use_is_refused() -> None:
+    """Two runs of one name cannot live at once, and the second says so."""
+    with subprocess.Popen(
+        ["card-run", "-q", "--run", "twice", "-i", "--", "sh", "-c", "echo up; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdin is not None
+        assert first.stdout.readline() == b"up\n"
+        second = card("--run", "twice", "--", "echo", "ran")
+        first.stdin.close()
+        assert first.wait(timeout=20) == 1
+    assert (second.status, second.out, second.reasons) == (125, "", ["run-exists"])
+    assert remains()["directories"] == []
+
+
+def test_no_network() -> None:
+    """With `--net none` the card still proves its walls, and has only its loopback."""
+    done = card("--net", "none", "--", "cat", "/proc/net/dev")
+    assert "net=none level=full" in done.err
+    assert [line.split(":")[0].strip() for line in done.out.splitlines()[2:]] == ["lo"]

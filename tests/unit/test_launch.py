@@ -1,0 +1,159 @@
+"""Flags are judged before any packet, and all that is wrong is told at once."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launcher import launch
+from launcher.cli import request
+from launcher.egress.policy import BASE_NAMES
+from launcher.launch import Launch
+from oci.refusal import Refused
+
+
+@pytest.fixture
+def egress(tmp_path: Path) -> str:
+    """Return a good policy file."""
+    path = tmp_path / "policy/egress.txt"
+    path.parent.mkdir()
+    path.write_text("\n".join((*BASE_NAMES, "model.example.org")) + "\n")
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the test a HOME of its own, beside what it writes, and a caller's environment that is known."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "CONTAINER_HOST", "CONTAINER_CONNECTION", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def judge(*words: str) -> tuple[Launch, list[str]]:
+    """Return what a command line is judged to be, and the refusals' reasons."""
+    judged, refusals = launch.judge(request([*words, "--resolver", "192.0.2.53", "--", "true"]))
+    return judged, [refusal.reason for refusal in refusals]
+
+
+def test_plain(egress: str) -> None:
+    """The smallest card gets the base names, an isolated HOME, and a run id that nft takes."""
+    judged, reasons = judge("--egress", egress)
+    assert reasons == []
+    assert judged.names == BASE_NAMES
+    assert dict(judged.env) == {"HOME": "/card", "TMPDIR": "/tmp"}
+    assert judged.run.isalnum()
+    assert judged.command == ("true",)
+
+
+def test_everything_wrong_at_once(tmp_path: Path, egress: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run tells every independent thing to mend."""
+    Path(egress).write_text("github.com\nbad_name.org\napi.github.com\nobjects.githubusercontent.com\n")
+    monkeypatch.setenv("CONTAINER_HOST", "ssh://elsewhere")
+    _, reasons = judge(
+        *("--egress", egress, "--run", "No-Good", "--image", "alpine", "--model-host", "nobody.example.org"),
+        *("--write", f"{tmp_path}/none", "--podman-arg=--privileged=true", "--env", "=x", "--resolve-timeout", "0"),
+    )
+    assert sorted(reasons) == sorted(
+        [
+            *("bad-run-id", "bad-image", "unknown-name", "policy-line", "path-missing", "podman-arg", "bad-env"),
+            *("bad-timeout", "remote-podman"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("run", ["", "_a", "A", "a-b", "a" * 49, "a\n", "é"])
+def test_bad_run_id(run: str, egress: str) -> None:
+    """A run id becomes an nft identifier: anything else is refused."""
+    assert judge("--egress", egress, f"--run={run}")[1] == ["bad-run-id"]
+
+
+def test_run_id_at_the_limit(egress: str) -> None:
+    """48 characters are allowed."""
+    assert judge("--egress", egress, "--run", "a" * 48)[0].run == "a" * 48
+
+
+@pytest.mark.parametrize("image", ["alpine", "library/alpine", "-v/x:/y", "localhost/", "docker.io/a b", ""])
+def test_short_image(image: str, egress: str) -> None:
+    """A short or odd image reference is refused."""
+    assert judge("--egress", egress, f"--image={image}")[1] == ["bad-image"]
+
+
+@pytest.mark.parametrize(
+    "image", ["docker.io/library/alpine:3", "localhost/x", "r.example.org:5000/a/b@sha256:" + "0" * 64]
+)
+def test_full_image(image: str, egress: str) -> None:
+    """A full reference passes."""
+    assert judge("--egress", egress, f"--image={image}")[1] == []
+
+
+OPENERS = [
+    *(
+        "--privileged=true",
+        "--cap-add=ALL",
+        "--network=host",
+        "--pid=host",
+        "--ipc=host",
+        "--uts=host",
+        "--userns=host",
+    ),
+    *("--security-opt=seccomp=unconfined", "--device=/dev/kvm", "--volume=/:/host", "-v=/:/host", "--mount=x"),
+    *("--annotation=org.card-run.run=x", "--hooks-dir=/x", "--env-host=true", "--entrypoint=sh", "--runtime=x", "-d"),
+    *("--group-add=keep-groups", "--label", "--conmon-pidfile=/x", "--rootfs=/x"),
+]
+
+
+@pytest.mark.parametrize("argument", OPENERS)
+def test_podman_arguments_that_open_a_wall(argument: str) -> None:
+    """Whatever could open a wall is refused by name; so is a flag whose value would be the next word."""
+    assert [refusal.reason for refusal in launch.podman_arguments((argument,))] == ["podman-arg"]
+
+
+def test_harmless_podman_arguments() -> None:
+    """The control: a label passes."""
+    assert launch.podman_arguments(("--label=a=b", "--cpus=1")) == []
+
+
+def test_policy_file_in_a_writable_root(egress: str) -> None:
+    """A worker may not be able to rewrite the policy of its next run."""
+    folder = os.path.dirname(egress)
+    assert judge("--egress", egress, "--write", folder)[1] == ["policy-writable"]
+    assert judge("--egress", egress, "--read", folder)[1] == []
+
+
+def test_no_network_takes_no_names(egress: str) -> None:
+    """With `--net none` a name is a contradiction, and nothing is resolved."""
+    judged, reasons = judge("--egress", egress, "--net", "none", "--model-host", "model.example.org")
+    assert reasons == ["no-network"]
+    assert judged.names == ()
+    assert judge("--net", "none")[1] == []
+
+
+def test_environment(egress: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing crosses unasked; a name passes the caller's value, NAME=VALUE its own, an unset name a note."""
+    monkeypatch.setenv("SECRET", "s3cret")
+    monkeypatch.setenv("TOKEN", "t0ken")
+    judged, reasons = judge("--egress", egress, "--env", "TOKEN", "--env", "A=b=c", "--env", "UNSET")
+    values = dict(judged.env)
+    assert reasons == []
+    assert (values["TOKEN"], values["A"], "SECRET" in values, "UNSET" in values) == ("t0ken", "b=c", False, False)
+    assert any("UNSET" in note for note in judged.notes)
+
+
+@pytest.mark.parametrize("words", [["--nonsense"], ["stray"], ["--net", "host"], ["--wri", "/x"], ["--run"]])
+def test_bad_command_line(words: list[str]) -> None:
+    """An unknown or shortened option, a stray word and a missing value are refusals, not tracebacks or exit 2."""
+    with pytest.raises(Refused) as caught:
+        request([*words, "--", "true"])
+    assert [refusal.reason for refusal in caught.value.refusals] == ["bad-command-line"]
+
+
+def test_the_command_is_the_workers_to_the_letter() -> None:
+    """What follows the first `--` is never read as ours."""
+    assert request(["-q", "--", "sh", "--", "--plan", "-t"]).command == ("sh", "--", "--plan", "-t")
+    assert not request(["--", "x", "--plan"]).plan
+
+
+def test_no_command(egress: str) -> None:
+    """A card without a command is refused."""
+    _, refusals = launch.judge(request(["--egress", egress, "--resolver", "192.0.2.1", "--"]))
+    assert [refusal.reason for refusal in refusals] == ["no-command"]
