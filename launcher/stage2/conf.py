@@ -1,0 +1,119 @@
+"""What the launcher tells stage 2: /run/card/stage2.conf as a value, read strictly.
+
+Records (see oci.records). An unknown key, a missing one or a value of the wrong shape is a Refusal: the file is ours,
+so anything odd in it means that it is not the file this code was made for.
+"""
+
+from launcher.stage2.landlock import Policy
+from oci import records
+from oci.refusal import Refusal, Refused
+
+SCHEMA = "1"
+# key -> whether it may come more than once; what is not here is refused
+KEYS = {
+    "schema": False,
+    "run": False,
+    "argv": True,
+    "cwd": False,
+    "net": False,
+    "route6": False,
+    "read": True,
+    "noexec": True,
+    "write": True,
+    "private": True,
+    "probe4": True,
+    "probe6": True,
+    "port": False,
+    "landlock": False,
+    "loopback": False,
+    "outside": True,
+    "rlimit": True,
+}
+REQUIRED = ("schema", "run", "argv", "cwd", "net", "route6", "landlock", "loopback")
+CHOICES = {
+    "schema": (SCHEMA,),
+    "net": ("pasta", "none"),
+    "route6": ("0", "1"),
+    "landlock": ("clamp", "exact"),
+    "loopback": ("0", "1"),
+}
+PATHS = ("cwd", "read", "noexec", "write", "private", "outside")
+
+
+class Conf:
+    """The configuration; see the module. `rlimits` are (name, soft, hard) with -1 for unlimited."""
+
+    __slots__ = ("argv", "cwd", "net", "outside", "policy", "port", "probes4", "probes6", "rlimits", "route6", "run")
+
+    def __init__(self, values: "dict[str, list[str]]", policy: Policy) -> None:
+        self.run = values["run"][0]
+        self.argv = tuple(values["argv"])
+        self.cwd = values["cwd"][0]
+        self.net = values["net"][0]
+        self.route6 = values["route6"][0] == "1"
+        self.probes4 = tuple(values.get("probe4", ()))
+        self.probes6 = tuple(values.get("probe6", ()))
+        self.port = int(values.get("port", ["9"])[0])
+        self.outside = tuple(values.get("outside", ()))
+        self.rlimits = tuple(_rlimit(text) for text in values.get("rlimit", ()))
+        self.policy = policy
+
+
+def parse(data: bytes) -> Conf:
+    """Return the configuration; raises Refused with every problem at once."""
+    try:
+        values = records.load(data)
+    except ValueError as error:
+        raise Refused([Refusal("conf-malformed", f"stage2.conf: {error}")]) from error
+    problems = [*_keys(values), *_choices(values), *_paths(values)]
+    if problems:
+        raise Refused([Refusal("conf-malformed", f"stage2.conf: {problem}") for problem in problems])
+    try:
+        return Conf(values, _policy(values))
+    except ValueError as error:
+        raise Refused([Refusal("conf-malformed", f"stage2.conf: {error}")]) from error
+
+
+def _keys(values: "dict[str, list[str]]") -> "list[str]":
+    problems = [f"unknown key {key!r}" for key in values if key not in KEYS]
+    problems += [f"missing key {key!r}" for key in REQUIRED if key not in values]
+    return problems + [f"{key!r} comes twice" for key in values if not KEYS.get(key, True) and len(values[key]) > 1]
+
+
+def _choices(values: "dict[str, list[str]]") -> "list[str]":
+    return [
+        f"{key}={value!r} is none of {', '.join(choices)}"
+        for key, choices in CHOICES.items()
+        for value in values.get(key, ())
+        if value not in choices
+    ]
+
+
+def _paths(values: "dict[str, list[str]]") -> "list[str]":
+    return [
+        f"{key}={path!r} is not an absolute, normal path"
+        for key in PATHS
+        for path in values.get(key, ())
+        if not normal(path)
+    ]
+
+
+def normal(path: str) -> bool:
+    """Return whether a path is absolute and has no empty, `.` or `..` part, as the rules' comparisons need."""
+    return path == "/" or (path.startswith("/") and not {"", ".", ".."} & set(path[1:].split("/")))
+
+
+def _policy(values: "dict[str, list[str]]") -> Policy:
+    return Policy(
+        read=tuple(values.get("read", ())),
+        noexec=tuple(values.get("noexec", ())),
+        write=tuple(values.get("write", ())),
+        private=tuple(values.get("private", ())),
+        loopback=values["loopback"] == ["1"],
+        exact=values["landlock"] == ["exact"],
+    )
+
+
+def _rlimit(text: str) -> "tuple[str, int, int]":
+    name, soft, hard = text.split(":")
+    return name, int(soft), int(hard)

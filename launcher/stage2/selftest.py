@@ -1,0 +1,173 @@
+"""What stage 2 sees of its walls from inside, before anything of the worker runs.
+
+Each check raises Refused with what it saw, and returns what it measured for the report. A denial is only believed next
+to its control: the same access, made by the same process before the wall stood. Imports the system call layer.
+"""
+
+import errno
+import os
+
+from launcher.stage2.conf import Conf
+from launcher.stage2.syscalls import AF_INET, AF_INET6, Kernel
+from oci import records
+from oci.refusal import Refusal, Refused
+
+PROOF = "/run/card/proof"
+# Writable by every process for itself, whatever user it runs as, on a mount that is never read-only: what refuses it
+# after the restriction is Landlock and nothing else. Opening it changes nothing.
+OWN_WRITABLE = "/proc/self/comm"
+CAPABILITY_SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+
+
+def refuse(reason: str, text: str, hint: str = "") -> Refused:
+    """Return the exception that carries one refusal."""
+    return Refused([Refusal(reason, text, hint)])
+
+
+def name_of(number: "int | None") -> str:
+    """Return an errno's name, `OK` for None."""
+    return "OK" if number is None else errno.errorcode.get(number, str(number))
+
+
+def proof(kernel: Kernel, run: str, nonce: str) -> "list[tuple[str, str]]":
+    """Return what the hook's proof says; raises Refused when it is missing, or for another run, start or network."""
+    try:
+        values = records.load(kernel.read_file(PROOF))
+    except (OSError, ValueError) as error:
+        text = f"no proof that the network wall stands: {error}"
+        raise refuse("no-proof", text, "the prestart hook did not run or refused; see `card hooks status`") from error
+    expected = {"run": run, "nonce": nonce, "netns": network_namespace(kernel)}
+    wrong = [key for key, value in expected.items() if values.get(key) != [value]]
+    if wrong:
+        text = f"the proof is of another start: {', '.join(wrong)} differs"
+        raise refuse("proof-mismatch", text, "a run is one-shot: start a new one with card-run")
+    return [("proof", "ok"), *((key, values.get(key, [""])[0]) for key in ("digest", "table", "netns"))]
+
+
+def network_namespace(kernel: Kernel) -> str:
+    """Return the inode of this process's network namespace in decimal."""
+    return kernel.readlink("/proc/self/ns/net").removeprefix("net:[").removesuffix("]")
+
+
+def egress(kernel: Kernel, conf: Conf) -> "list[tuple[str, str]]":
+    """Return what a datagram to each never-allowed address met; raises Refused when one met anything but the wall."""
+    found4 = [_probe(kernel, AF_INET, address, conf.port) for address in conf.probes4]
+    found6 = [_probe(kernel, AF_INET6, address, conf.port) for address in conf.probes6]
+    _judge(conf.probes4, found4, _expected4(conf))
+    _judge(conf.probes6, found6, _expected6(conf))
+    return [
+        ("egress", "ok"),
+        ("egress_probe4", ",".join(name_of(number) for number in found4)),
+        ("egress_probe6", ",".join(name_of(number) for number in found6)),
+    ]
+
+
+def _expected4(conf: Conf) -> "frozenset[int]":
+    # nft answers from the output hook at once with EPERM; without a route the packet does not come that far
+    return frozenset({errno.EPERM} if conf.net == "pasta" else {errno.ENETUNREACH})
+
+
+def _expected6(conf: Conf) -> "frozenset[int]":
+    if conf.net == "pasta" and conf.route6:
+        return frozenset({errno.EPERM})
+    # EAFNOSUPPORT: a kernel without IPv6
+    unreachable = {errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+    return frozenset(unreachable if conf.net == "none" else unreachable | {errno.EPERM})
+
+
+def _probe(kernel: Kernel, family: int, address: str, port: int) -> "int | None":
+    try:
+        kernel.send_datagram(family, address, port)
+    except OSError as error:
+        return error.errno
+    return None
+
+
+def _judge(addresses: "tuple[str, ...]", found: "list[int | None]", expected: "frozenset[int]") -> None:
+    wrong = [
+        f"{address} {name_of(number)}"
+        for address, number in zip(addresses, found, strict=True)
+        if number not in expected
+    ]
+    if wrong:
+        wanted = " or ".join(sorted(name_of(number) for number in expected))
+        raise refuse("egress-open", f"a datagram must meet {wanted}, and did not: {', '.join(wrong)}")
+
+
+def status(kernel: Kernel) -> "dict[str, str]":
+    """Return the fields of /proc/self/status, see proc_pid_status(5)."""
+    text = kernel.read_file("/proc/self/status").decode("ascii", "replace")
+    fields = (line.partition(":") for line in text.splitlines())
+    return {key: value.strip() for key, _, value in fields}
+
+
+def privileges(kernel: Kernel, fields: "dict[str, str]") -> "list[tuple[str, str]]":
+    """Return what was measured of privileges; raises Refused with everything that podman should have taken away."""
+    refusals: list[Refusal] = []
+    if not kernel.no_new_privs():
+        refusals.append(Refusal("no-new-privs-missing", "execve could grant privileges: no_new_privs is not set"))
+    held = [f"{key}={fields[key]}" for key in CAPABILITY_SETS if int(fields[key], 16)]
+    if held:
+        refusals.append(Refusal("capabilities-held", f"capabilities are left: {' '.join(held)}"))
+    if fields["Threads"] != "1":
+        refusals.append(Refusal("not-single-threaded", f"Landlock holds one thread of {fields['Threads']}"))
+    if fields["Seccomp"] != "2":
+        refusals.append(Refusal("profile-missing", "podman's seccomp profile is not in force"))
+    if refusals:
+        raise Refused(refusals)
+    return [
+        ("uid", fields["Uid"].split()[1]),
+        ("gid", fields["Gid"].split()[1]),
+        ("groups", ",".join(fields["Groups"].split())),
+        ("no_new_privs", "1"),
+        ("caps", "none"),
+        ("user_namespace", user_namespace(kernel)),
+    ]
+
+
+def user_namespace(kernel: Kernel) -> str:
+    """Return `initial` where every user id means itself on the bench, else `own`, see user_namespaces(7)."""
+    identity = ["0", "0", "4294967295"]
+    return "initial" if kernel.read_file("/proc/self/uid_map").decode().split() == identity else "own"
+
+
+def control(kernel: Kernel) -> None:
+    """Make the accesses that Landlock must deny later; raises OSError when one does not work even without it."""
+    for path, flags in ((PROOF, os.O_RDONLY), (OWN_WRITABLE, os.O_WRONLY)):
+        kernel.close(kernel.open(path, flags))
+
+
+def filesystem(kernel: Kernel, outside: "tuple[str, ...]") -> "list[tuple[str, str]]":
+    """Return what reading and writing outside the policy met; raises Refused unless each was denied."""
+    denied = {PROOF: os.O_RDONLY, OWN_WRITABLE: os.O_WRONLY}
+    met = {path: _met(kernel, path, flags) for path, flags in denied.items()}
+    wrong = [f"{path} {name_of(number)}" for path, number in met.items() if number != errno.EACCES]
+    # A new file without a name: should it succeed against all odds, nothing is left behind.
+    unnamed = {path: _met(kernel, path, os.O_TMPFILE | os.O_WRONLY) for path in outside}
+    # On a read-only mount EROFS comes before Landlock is asked.
+    wrong += [f"{path} {name_of(n)}" for path, n in unnamed.items() if n not in {errno.EACCES, errno.EROFS}]
+    if wrong:
+        raise refuse("landlock-open", f"an access outside the policy must fail and did not: {', '.join(wrong)}")
+    return [
+        ("read_outside", name_of(met[PROOF])),
+        ("write_outside", name_of(met[OWN_WRITABLE])),
+        ("create_outside", ",".join(name_of(number) for number in unnamed.values())),
+    ]
+
+
+def _met(kernel: Kernel, path: str, flags: int) -> "int | None":
+    try:
+        kernel.close(kernel.open(path, flags))
+    except OSError as error:
+        return error.errno
+    return None
+
+
+def filtered(before: "dict[str, str]", after: "dict[str, str]", *, denied: bool) -> "list[tuple[str, str]]":
+    """Return what was measured of the filter; raises Refused unless there is one more than before and it denies."""
+    count = [int(fields.get("Seccomp_filters", "0")) for fields in (before, after)]
+    if after["Seccomp"] != "2" or count[1] != count[0] + 1:
+        raise refuse("seccomp-missing", f"the filter is not in force: {count[0]} filters before, {count[1]} after")
+    if not denied:
+        raise refuse("seccomp-open", "unshare(2) must fail with EPERM and did not")
+    return [("seccomp_mode", after["Seccomp"]), ("seccomp_filters", str(count[1])), ("seccomp_denied", "EPERM")]

@@ -1,0 +1,160 @@
+"""The kernel as stage 2 uses it: one wrapper per system call, under the manual page's name.
+
+Every wrapper returns the call's result or raises OSError whose filename is the call's name, so that a refusal can say
+which call failed. `Kernel` is the whole interface: tests hand its users another object with the same methods.
+Numbers are only used for calls that libc does not wrap and that have one number on every architecture.
+"""
+
+import ctypes
+import os
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal  # the C module below `signal`, which would cost the import of `enum`
+
+# include/uapi/asm-generic/unistd.h; one number everywhere since the tables were unified at 424
+NR_CLOSE_RANGE = 436
+NR_LANDLOCK_CREATE_RULESET = 444
+NR_LANDLOCK_ADD_RULE = 445
+NR_LANDLOCK_RESTRICT_SELF = 446
+
+# include/uapi/linux/prctl.h and include/uapi/linux/seccomp.h
+PR_SET_SECCOMP = 22
+PR_GET_NO_NEW_PRIVS = 39
+SECCOMP_MODE_FILTER = 2
+
+# include/linux/socket.h and include/linux/net.h
+AF_INET = 2
+AF_INET6 = 10
+SOCK_DGRAM_CLOEXEC = 2 | 0o2000000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_int, _long, _ptr, _size, _bytes = ctypes.c_int, ctypes.c_long, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
+
+# syscall(2) is variadic: every integer is passed as long, so that no half of a register is left undefined
+_create_ruleset = ctypes.CFUNCTYPE(_long, _long, _bytes, _size, _long, use_errno=True)(("syscall", _libc))
+_add_rule = ctypes.CFUNCTYPE(_long, _long, _long, _long, _bytes, _long, use_errno=True)(("syscall", _libc))
+_three = ctypes.CFUNCTYPE(_long, _long, _long, _long, _long, use_errno=True)(("syscall", _libc))
+_prctl = ctypes.CFUNCTYPE(_int, _int, _long, _long, _long, _long, use_errno=True)(("prctl", _libc))
+_prlimit = ctypes.CFUNCTYPE(_int, _int, _int, _bytes, _ptr, use_errno=True)(("prlimit", _libc))
+_unshare = ctypes.CFUNCTYPE(_int, _int, use_errno=True)(("unshare", _libc))
+_socket = ctypes.CFUNCTYPE(_int, _int, _int, _int, use_errno=True)(("socket", _libc))
+_sendto = ctypes.CFUNCTYPE(_long, _int, _bytes, _size, _int, _bytes, _int, use_errno=True)(("sendto", _libc))
+_inet_pton = ctypes.CFUNCTYPE(_int, _int, _bytes, _ptr, use_errno=True)(("inet_pton", _libc))
+
+
+def _checked(result: int, call: str) -> int:
+    """Return a call's result, or raise its errno as OSError with the call's name in the filename's place."""
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), call)
+    return result
+
+
+class Kernel:
+    """The calls stage 2 makes. No state: an object only so that a test can pass another one."""
+
+    __slots__ = ()
+
+    def landlock_create_ruleset(self, attr: "bytes | None", flags: int) -> int:
+        """Return a ruleset descriptor (close-on-exec), or the ABI or errata asked for by `flags` with no attr."""
+        size = len(attr) if attr is not None else 0
+        return _checked(_create_ruleset(NR_LANDLOCK_CREATE_RULESET, attr, size, flags), "landlock_create_ruleset")
+
+    def landlock_add_rule(self, ruleset_fd: int, rule_type: int, attr: bytes) -> None:
+        """Add one rule of the given type to a ruleset."""
+        _checked(_add_rule(NR_LANDLOCK_ADD_RULE, ruleset_fd, rule_type, attr, 0), "landlock_add_rule")
+
+    def landlock_restrict_self(self, ruleset_fd: int, flags: int) -> None:
+        """Enforce the ruleset on the calling thread. Cannot be undone."""
+        _checked(_three(NR_LANDLOCK_RESTRICT_SELF, ruleset_fd, flags, 0), "landlock_restrict_self")
+
+    def close_range(self, first: int, last: int) -> None:
+        """Close every descriptor from first to last, both included."""
+        _checked(_three(NR_CLOSE_RANGE, first, last, 0), "close_range")
+
+    def no_new_privs(self) -> bool:
+        """Return whether execve can no longer grant privileges, see PR_GET_NO_NEW_PRIVS in prctl(2)."""
+        return _checked(_prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), "prctl(PR_GET_NO_NEW_PRIVS)") == 1
+
+    def seccomp(self, program: bytes) -> None:
+        """Load a filter of struct sock_filter items; needs no_new_privs. Cannot be undone."""
+        # prctl(2) rather than seccomp(2): the same load, and no number that differs between architectures
+        buffer = ctypes.create_string_buffer(program, len(program))
+        fprog = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer)))
+        result = _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(fprog), 0, 0)
+        _checked(result, "prctl(PR_SET_SECCOMP)")
+
+    def prlimit(self, resource: int, soft: int, hard: int) -> None:
+        """Set a resource limit of this process."""
+        _checked(_prlimit(0, resource, struct.pack("=QQ", soft, hard), None), "prlimit")
+
+    def unshare(self, flags: int) -> None:
+        """Leave namespaces. With 0 it does nothing, which makes it a harmless probe."""
+        _checked(_unshare(flags), "unshare")
+
+    def send_datagram(self, family: int, address: str, port: int) -> None:
+        """Send one empty UDP datagram to an address in text form; raises ValueError when it is not one."""
+        packed = ctypes.create_string_buffer(16)
+        if _inet_pton(family, address.encode(), packed) != 1:
+            raise ValueError(f"not an address: {address!r}")
+        if family == AF_INET:
+            name = struct.pack("=H", family) + struct.pack("!H", port) + packed.raw[:4] + bytes(8)
+        else:
+            name = struct.pack("=H", family) + struct.pack("!HI", port, 0) + packed.raw + bytes(4)
+        descriptor = _checked(_socket(family, SOCK_DGRAM_CLOEXEC, 0), "socket")
+        try:
+            _checked(_sendto(descriptor, b"", 0, 0, name, len(name)), "sendto")
+        finally:
+            os.close(descriptor)
+
+    def default_signals(self) -> None:
+        """Give every signal its default action and unblock all: Python ignores some, and execve keeps that."""
+        for number in _signal.valid_signals():
+            # None: those that libc keeps for itself; KILL and STOP are at their default already
+            if _signal.getsignal(number) not in {None, _signal.SIG_DFL}:
+                _signal.signal(number, _signal.SIG_DFL)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+    def interruptible(self) -> None:
+        """Let SIGINT end this process as it ends any other, instead of raising KeyboardInterrupt."""
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+    def open(self, path: str, flags: int) -> int:
+        """Return a new descriptor, close-on-exec; it may create a file for its owner alone."""
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def close(self, descriptor: int) -> None:
+        """Give a descriptor back."""
+        os.close(descriptor)
+
+    def is_directory(self, descriptor: int) -> bool:
+        """Return whether an open descriptor is a directory, see fstat(2)."""
+        return os.fstat(descriptor).st_mode & 0o170000 == 0o040000
+
+    def readlink(self, path: str) -> str:
+        """Return where a symbolic link points."""
+        return os.readlink(path)
+
+    def realpath(self, path: str) -> str:
+        """Return the path with every symbolic link followed; a missing tail stays as it is."""
+        return os.path.realpath(path)
+
+    def listdir(self, path: str) -> "list[str]":
+        """Return the names in a directory that are no symbolic links, sorted."""
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if not entry.is_symlink())
+
+    def read_file(self, path: str) -> bytes:
+        """Return a whole file, /proc's included."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts: list[bytes] = []
+            while part := os.read(descriptor, 65536):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
