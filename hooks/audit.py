@@ -10,7 +10,9 @@ from oci.refusal import Refusal, Refused
 
 _METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254")
 _LOOPBACK = ("127.0.0.0/8", "::1")
+_OURS = ("metadata", "loopback")
 _PORT = "443"
+_COMMENT_LIMIT = 100
 _FAMILIES = (("ip", 4), ("ip6", 6))
 
 
@@ -107,6 +109,10 @@ def _pin(egress: Egress, address: str, port: str, comment: str) -> "list[Refusal
 
 
 def _never(table: listing.Table, egress: Egress) -> "list[Refusal]":
+    wanted = [(text, "metadata", "metadata-not-denied") for text in _METADATA]
+    wanted += [(text, "loopback", "loopback-not-denied") for text in _LOOPBACK]
+    wanted += [(text, word, "range-not-denied") for text, word in egress.denied.items()]
+    asked = [(span, word) for text, word, _ in wanted if (span := ranges.span(text))]
     spans: "list[tuple[int, int, int]]" = []
     found: "list[Refusal]" = []
     for _, n in _FAMILIES:
@@ -117,15 +123,27 @@ def _never(table: listing.Table, egress: Egress) -> "list[Refusal]":
                 found.append(Refusal("unknown-statement", f"{element.key} in never{n} is not an address or a range"))
             else:
                 spans.append(span)
-    wanted = [(text, "metadata-not-denied") for text in _METADATA]
-    wanted += [(text, "loopback-not-denied") for text in _LOOPBACK]
-    wanted += [(text, "range-not-denied") for text in egress.denied]
-    found += [Refusal(why, f"{text} is not denied first") for text, why in wanted if not ranges.covered(text, spans)]
-    asked = [span for text, _ in wanted if (span := ranges.span(text))]
-    extra = [span for span in spans if not ranges.inside(span, asked)]
+                found += _denial(element, span, asked)
     return found + [
-        Refusal("unknown-deny", f"{ranges.show(span)} is denied and the plan does not ask it") for span in extra
+        Refusal(why, f"{text} is not denied first") for text, _, why in wanted if not ranges.covered(text, spans)
     ]
+
+
+def _denial(
+    element: listing.Element, span: "tuple[int, int, int]", asked: "list[tuple[tuple[int, int, int], str]]"
+) -> "list[Refusal]":
+    """Judge one element: nothing but what the plan denies, under the reasons that the plan gives."""
+    if not ranges.inside(span, [one for one, _ in asked]):
+        return [Refusal("unknown-deny", f"{element.key} is denied and the plan does not ask it")]
+    words = sorted(
+        {word for one, word in asked if ranges.inside(one, [span])}, key=lambda word: (word not in _OURS, word)
+    )
+    wanted = "".join(words[:1])
+    for word in words[1:]:
+        wanted += f"/{word}" if len(wanted) + len(word) < _COMMENT_LIMIT else ""
+    if element.comment == wanted:
+        return []
+    return [Refusal("comment-mismatch", f"{element.key} is denied as {element.comment!r}, not as {wanted!r}")]
 
 
 def _hooks(egress: Egress) -> "dict[str, str]":

@@ -164,8 +164,13 @@ def _is_label(label: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Whether the text is an IPv4 or IPv6 address exactly as inet_ntop(3), and so nft, prints it."""
+    """Whether the text is an IPv4 or IPv6 address exactly as inet_ntop(3), and so nft, prints it.
+
+    An IPv4 address in an IPv6 form (mapped or compatible, printed with dots) is not: it is to be given as IPv4.
+    """
     family = _socket.AF_INET6 if ":" in text else _socket.AF_INET
+    if family == _socket.AF_INET6 and "." in text:
+        return False
     try:
         return _socket.inet_ntop(family, _socket.inet_pton(family, text)) == text
     except (OSError, ValueError):

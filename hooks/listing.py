@@ -101,7 +101,7 @@ class _Lines:
         for number in range(self.number, len(self._lines)):
             words = self._lines[number].split()
             if words:
-                second = words[0] == "table"
+                second = "table" in words[:2]
                 _refuse(number + 1, "something follows the table", "second-table" if second else "unknown-statement")
         if self._lines[-1]:
             _refuse(len(self._lines), "the last line is cut short", "truncated")

@@ -20,7 +20,7 @@ def span(text: str) -> "tuple[int, int, int] | None":
         packed = _socket.inet_pton(_socket.AF_INET6 if version == 6 else _socket.AF_INET, address)
     except (OSError, ValueError):
         return None
-    if slash and not (prefix.isdigit() and len(prefix) <= 3 and int(prefix) <= size):
+    if slash and not (prefix.isdigit() and len(prefix) <= 3 and str(int(prefix)) == prefix and int(prefix) <= size):
         return None
     low_bits = size - int(prefix) if slash else 0
     start = int.from_bytes(packed, "big") >> low_bits << low_bits

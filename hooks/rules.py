@@ -93,7 +93,7 @@ class Rules:
         if text in _FIXED:
             kind = _FIXED[text]
             return kind if comment == ("other" if kind.startswith("other") else "") else self._odd(number, text)
-        if body[-1:] == ["accept"]:
+        if body[-1:] == ["accept"] and not any(mark in text for mark in ";#\\"):
             return self._accept(number, body[:-1], comment)
         return self._odd(number, text)
 
@@ -193,7 +193,7 @@ class Rules:
 
 def _opened(body: "list[str]", egress: Egress) -> str:
     """Return the reason for a rule that accepts what it must not: the first of its promises that it breaks."""
-    if "icmpv6" in body:
+    if "icmpv6" in body or "ipv6-icmp" in body:
         return "neighbour-discovery"
     if any(word.startswith("@allow") for word in body):
         return "source-route" if "tcp" in body else "port-not-443"
