@@ -40,9 +40,9 @@ NEVER_IMAGE = ("/dev", "/proc", "/run/card", "/run/card-runtime", "/sys")
 
 
 class Policy:
-    """What a card may reach, as paths inside the container. `unnamed` are mounts that nobody named: no rights there."""
+    """What a card may reach, as normalised absolute paths inside the container."""
 
-    __slots__ = ("exact", "loopback", "noexec", "private", "read", "unnamed", "write")
+    __slots__ = ("exact", "loopback", "noexec", "private", "read", "write")
 
     def __init__(  # noqa: PLR0913 - one keyword per kind of path
         self,
@@ -51,7 +51,6 @@ class Policy:
         noexec: "tuple[str, ...]" = (),
         write: "tuple[str, ...]" = (),
         private: "tuple[str, ...]" = (),
-        unnamed: "tuple[str, ...]" = (),
         loopback: bool = True,
         exact: bool = False,
     ) -> None:
@@ -59,7 +58,6 @@ class Policy:
         self.noexec = noexec
         self.write = write
         self.private = private
-        self.unnamed = unnamed
         self.loopback = loopback
         self.exact = exact
 
@@ -154,7 +152,10 @@ def build(abi: int, policy: Policy) -> Ruleset:
 
 
 def _tree_rules(policy: Policy) -> "list[Rule]":
-    around = tuple(sorted({*NEVER_IMAGE, *policy.noexec, *policy.unnamed}))
+    # A root with as many rights as the image may lie under the image's rule; one that holds something with fewer may
+    # not, because the walk around that would go through all of it.
+    holders = [root for root in (*policy.read, *policy.write, *policy.private) if _holes(root, policy)]
+    around = tuple(sorted({*NEVER_IMAGE, *policy.noexec, *holders}))
     return [
         # `ls /` and every shell's completion need it. It gives names only, of the card's own tree: each directory in
         # the container is one that was named, the image's, or the kernel's.
@@ -164,12 +165,16 @@ def _tree_rules(policy: Policy) -> "list[Rule]":
     ]
 
 
+def _holes(root: str, policy: Policy) -> "tuple[str, ...]":
+    return tuple(sorted(path for path in policy.noexec if inside(path, root)))
+
+
 def _named_rules(policy: Policy) -> "list[Rule]":
     rules: list[Rule] = []
     for path in policy.read:
         # A noexec path inside: reading is granted on the whole, executing around it. Inside a writable root it cannot
         # be (new entries must be executable there), and the mount's own noexec and ro are the wall.
-        around = tuple(sorted(noexec for noexec in policy.noexec if inside(noexec, path)))
+        around = _holes(path, policy)
         rules += [Rule("read", path, READ), Rule("read", path, EXECUTE, around=around)] if around else []
         rules += [] if around else [Rule("read", path, READ_EXECUTE)]
     rules += [Rule("noexec", path, READ) for path in policy.noexec]

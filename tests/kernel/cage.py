@@ -1,0 +1,181 @@
+"""A container without podman, for tests: own namespaces, an empty root with what is asked for, no capabilities.
+
+Run as a program with the Spec as JSON on descriptor 0; becomes `argv` inside. What podman would have done before
+stage 2's first instruction is done here: mounts, no_new_privs, an (all-allowing) seccomp filter, dropped capabilities.
+"""
+
+import ctypes
+import json
+import os
+import struct
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
+    1,
+    2,
+    4,
+    8,
+    32,
+    4096,
+    16384,
+    1 << 18,
+)
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+@dataclass
+class Spec:
+    """What the cage holds. `binds` are (source, target, flags) with target below the new root."""
+
+    argv: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+    binds: list[tuple[str, str, int]] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    tmpfs: list[str] = field(default_factory=list)
+    no_new_privs: bool = True
+    drop_capabilities: bool = True
+    profile: bool = True
+    read_only: bool = True
+    proof: list[str] = field(default_factory=list)  # path on the outside, run, nonce
+
+
+def start(spec: Spec, *, pass_fd: int | None = None) -> "subprocess.Popen[bytes]":
+    """Start a cage; descriptor 3 inside is `pass_fd`, or closed."""
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as file:
+        file.write(json.dumps(asdict(spec)).encode())
+    fds = (pass_fd,) if pass_fd is not None else ()
+    words = [sys.executable, "-I", __file__, str(pass_fd if pass_fd is not None else -1)]
+    try:
+        return subprocess.Popen(words, stdin=read_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=fds)
+    finally:
+        os.close(read_end)
+
+
+def _call(name: str, *args: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*args) == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), f"{name}{args}")
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    encoded = [None if text is None else text.encode() for text in (source, target, kind)]
+    _call("mount", *encoded, ctypes.c_ulong(flags), None if data is None else data.encode())
+
+
+def _namespaces() -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    _call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _prove(path: str, run: str, nonce: str) -> None:
+    """Write the hook's proof for the cage's own network namespace."""
+    inode = os.readlink("/proc/self/ns/net").removeprefix("net:[").removesuffix("]")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f"run={run}\0digest=d\0nonce={nonce}\0netns={inode}\0table=t\0")
+
+
+def _touch(source: str, target: str) -> None:
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "ab"):
+            pass
+
+
+def _root(spec: Spec) -> None:
+    root = "/tmp"
+    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    sources = [
+        (os.open(source, os.O_PATH | os.O_CLOEXEC), source, target, flags) for source, target, flags in spec.binds
+    ]
+    devices = [(os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC), name) for name in DEVICES]
+    _mount("root", root, "tmpfs", 0, "mode=0755")
+    for path in ("/proc", "/sys", "/dev", "/run", *spec.tmpfs):
+        os.makedirs(root + path, exist_ok=True)
+    _mount("dev", f"{root}/dev", "tmpfs", MS_NOSUID, "mode=0755")
+    for descriptor, name in devices:
+        _touch(f"/proc/self/fd/{descriptor}", f"{root}/dev/{name}")
+        _mount(f"/proc/self/fd/{descriptor}", f"{root}/dev/{name}", None, MS_BIND)
+    os.mkdir(f"{root}/dev/pts")
+    _mount("devpts", f"{root}/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666")
+    os.symlink("pts/ptmx", f"{root}/dev/ptmx")
+    for path in spec.tmpfs:
+        _mount("private", root + path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    for target, link in spec.links:
+        os.makedirs(os.path.dirname(root + link), exist_ok=True)
+        os.symlink(target, root + link)
+    for descriptor, source, target, flags in sources:
+        del source
+        place = f"/proc/self/fd/{descriptor}"
+        _touch(place, root + target)
+        _mount(place, root + target, None, MS_BIND)
+        _mount(place, root + target, None, MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV | flags)
+    if spec.read_only:
+        _mount("root", root, None, MS_BIND | MS_REMOUNT | MS_RDONLY)
+    _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    os.chroot(root)
+    os.chdir("/")
+
+
+def _allow_everything() -> None:
+    program = ctypes.create_string_buffer(struct.pack("=HBBI", 6, 0, 0, 0x7FFF0000), 8)
+    fprog = ctypes.create_string_buffer(struct.pack("@HP", 1, ctypes.addressof(program)))
+    _call("prctl", 22, ctypes.c_ulong(2), fprog, 0, 0)
+
+
+def _drop() -> None:
+    for capability in range(64):
+        ctypes.CDLL(None).prctl(24, ctypes.c_ulong(capability), 0, 0, 0)
+    header = struct.pack("=Ii", 0x20080522, 0)
+    _call("capset", header, bytes(24))
+
+
+def _third_descriptor(fd: int) -> None:
+    """Make a descriptor number 3 and nothing else, as podman's --preserve-fds=1 does."""
+    if fd >= 0 and fd != 3:
+        os.dup2(fd, 3)
+        os.close(fd)
+    if fd >= 0:
+        os.set_inheritable(3, True)
+
+
+def _become(spec: Spec) -> None:
+    if spec.proof:
+        _prove(*spec.proof)
+    _root(spec)
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    if spec.drop_capabilities:
+        _drop()
+    if spec.no_new_privs:
+        _call("prctl", 38, ctypes.c_ulong(1), 0, 0, 0)
+    if spec.profile:
+        _allow_everything()
+    os.execve(spec.argv[0], spec.argv, spec.env)  # noqa: S606 - never a shell
+
+
+def main() -> None:
+    """Build the cage around this process's child and end with its status."""
+    spec = Spec(**json.loads(sys.stdin.buffer.read()))
+    _third_descriptor(int(sys.argv[1]))
+    _namespaces()
+    child = os.fork()
+    if child == 0:
+        _become(spec)
+    if int(sys.argv[1]) >= 0:
+        os.close(3)
+    _, status = os.waitpid(child, 0)
+    os._exit(os.waitstatus_to_exitcode(status) % 256)
+
+
+if __name__ == "__main__":
+    main()
