@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.bench import layout, linux, view
-from infra.bench.machine import say
+from infra.debian import say
 
 FORWARDED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
@@ -111,7 +111,7 @@ def _first(entry: view.Entry, group: Group) -> None:
         (group.path / "bench" / "cgroup.procs").write_text("0", encoding="ascii")
         view.enter(entry, group=group.path)
     except Exception as error:  # noqa: BLE001 - this is the child's main(): report and end
-        say(f"cannot enter: {error}")
+        say("bench", f"cannot enter: {error}")
     finally:
         os._exit(view.EXIT_CANNOT_ENTER)
 

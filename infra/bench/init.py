@@ -33,7 +33,8 @@ def main() -> NoReturn:
     command = os.fork()
     if command == 0:
         _execute(entry)
-    os._exit(_wait(command, process))
+    status = _wait(command, process)
+    os._exit(status)
 
 
 def _network(world: World) -> int:

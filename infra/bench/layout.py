@@ -1,7 +1,7 @@
 """Where the bench's parts lie: the checkout, and the cache folder below it that git ignores.
 
 Everything that costs time to make is in the cache, named after the digest of what it was made from, and may be removed
-at any time when no bench runs. Imports the standard library only.
+at any time when no bench runs. Imports the standard library and `debian`.
 """
 
 import fcntl
@@ -12,11 +12,14 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from infra.debian import say
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = CHECKOUT / ".cache" / "bench"
 LOCK = CACHE / "lock"
 STAGING = CACHE / "staging"
 STORAGE = CACHE / "storage"
+DEFAULT_WORLD = CHECKOUT / "infra/bench/worlds/default.toml"
 DIGEST_LENGTH = 16
 
 
@@ -29,11 +32,10 @@ def digest(parts: Iterable[bytes]) -> str:
     return total.hexdigest()[:DIGEST_LENGTH]
 
 
-def sources(*folders: Path, suffixes: tuple[str, ...] = (".py",)) -> list[Path]:
-    """Return the files below the folders that have one of the suffixes, sorted, without compiled ones."""
-    return sorted(
-        path for folder in folders for path in folder.rglob("*") if path.suffix in suffixes and path.is_file()
-    )
+def sources(*folders: Path) -> list[Path]:
+    """Return the files below the folders, sorted, without an interpreter's compiled ones."""
+    found = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in found if "__pycache__" not in path.parts)
 
 
 def digest_files(paths: Iterable[Path]) -> str:
@@ -63,13 +65,13 @@ def made(kind: str, name: str, make: Callable[[Path], None], *, keep: int = 0) -
     """Return CACHE/kind-name, made by `make` if it is not there, and held (shared) until this process ends.
 
     It is made aside and renamed: what carries the name is complete, and a failure leaves nothing under that name.
-    Older ones of the kind, but the newest `keep`, are removed unless another run holds them.
+    Making one may not make another. Older ones of the kind are removed, but the newest `keep` and what a run holds.
     """
     path = CACHE / f"{kind}-{name}"
     CACHE.mkdir(parents=True, exist_ok=True)
     building = CACHE / "building"
     building.touch()
-    lock = hold(building, exclusive=True, waiting=lambda: None)
+    lock = hold(building, exclusive=True, waiting=lambda: say("bench", "waiting for another build"))
     assert lock is not None  # noqa: S101 - hold() waits when it is told what to call
     try:
         if not path.is_dir():

@@ -8,17 +8,16 @@ import shutil
 from pathlib import Path
 
 from infra.bench import layout
-from infra.bench.machine import BenchError, say
 from infra.bench.rootfs import PYTHON, inside
+from infra.debian import BuildError, say
 
 PACKAGES = ("oci", "hooks", "launcher", "infra")
-DATA = (".py", ".toml", ".txt", ".typed")
 PLACE = "/opt/card-run/lib"
 
 
 def ensure(root: Path) -> Path:
     """Return the folder with the compiled packages, for the interpreter in the root filesystem `root`."""
-    files = layout.sources(*(layout.CHECKOUT / name for name in PACKAGES), suffixes=DATA)
+    files = layout.sources(*(layout.CHECKOUT / name for name in PACKAGES))
     name = f"{layout.digest_files(files)}-{root.name.rpartition('-')[2][:8]}"
 
     def make(folder: Path) -> None:
@@ -38,7 +37,7 @@ def ensure(root: Path) -> Path:
         ]
         try:
             inside(root, argv, bind=(folder, PLACE))
-        except BenchError as error:
-            say(f"not all of card-run compiles, it goes in as it is ({error})")
+        except BuildError as error:
+            say("bench", f"not all of card-run compiles, it goes in as it is ({error})")
 
     return layout.made("lib", name, make)

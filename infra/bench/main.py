@@ -6,13 +6,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from infra.bench import enter, layout, lib, parts, rootfs, view, world
-from infra.bench.machine import BenchError, say
+from infra.bench import enter, images, layout, lib, parts, rootfs, view, world
+from infra.debian import BuildError, say
 
 EXIT_USAGE = 2
 EXIT_CANNOT_BUILD = 125
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-PASSED = ("TERM", "COLORTERM", "NO_COLOR", "CI")
 EPILOG = """examples:
   infra/bench/run                                  a shell as the bench's user
   infra/bench/run card-run -- true                 one card
@@ -29,8 +27,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parsing.add_argument("--root", action="store_true", help="run the command as root, not as the bench's user")
-    default = str(Path(__file__).parent / "worlds/default.toml")
-    parsing.add_argument("--world", metavar="FILE", default=default, help="another description of the world (TOML)")
+    parsing.add_argument(
+        "--world", metavar="FILE", default=layout.DEFAULT_WORLD, help="another description of the world (TOML)"
+    )
     parsing.add_argument("--bind", metavar="SRC:DST", action="append", default=[], help="show SRC at DST, writable")
     parsing.add_argument("--fresh", action="store_true", help="with an empty podman storage, beside other runs")
     parsing.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="what to run; default: a shell")
@@ -41,12 +40,12 @@ def main(arguments: list[str]) -> int:
     """Run the command line and return the exit status."""
     options = parser().parse_args(arguments)
     if os.geteuid() != 0:
-        say("needs root (it makes namespaces and device nodes): try sudo infra/bench/run ...")
+        say("bench", "needs root (it makes namespaces and device nodes): try sudo infra/bench/run ...")
         return EXIT_USAGE
     try:
         return _run(options)
-    except BenchError as error:
-        say(str(error))
+    except BuildError as error:
+        say("bench", str(error))
         return EXIT_CANNOT_BUILD
 
 
@@ -61,8 +60,9 @@ def _run(options: argparse.Namespace) -> int:
         document = world.document(Path(options.world))
         description = world.build(document)
     except world.WorldError as error:
-        raise BenchError(f"--world {options.world}:\n{error}") from error
+        raise BuildError(f"--world {options.world}:\n{error}") from error
     made = parts.ensure(root, description)
+    stores = images.ensure(root, library)
     storage, scratch = _storage(fresh=options.fresh)
     entry = view.Entry(
         argv=tuple(command) or ("bash",),
@@ -70,12 +70,13 @@ def _run(options: argparse.Namespace) -> int:
         rootfs=root,
         lib=library,
         storage=storage,
+        images=stores,
         world=document,
         parts=made,
         trust=parts.ca(root) / "bundle.crt",
         binds=tuple(_bind(text) for text in options.bind),
         cwd=_cwd(as_root=options.root),
-        environment=_environment(as_root=options.root),
+        environment=view.environment(as_root=options.root),
     )
     return enter.run(entry, scratch=scratch)
 
@@ -90,7 +91,7 @@ def _storage(*, fresh: bool) -> tuple[Path, Path | None]:
     else:
         place = layout.STORAGE
         place.mkdir(exist_ok=True)
-        layout.hold(place, exclusive=True, waiting=lambda: say("waiting for another bench run"))
+        layout.hold(place, exclusive=True, waiting=lambda: say("bench", "waiting for another bench run"))
     for name, owner in (("user", rootfs.UID), ("root", 0)):
         (place / name).mkdir(exist_ok=True)
         os.chown(place / name, owner, owner)
@@ -98,10 +99,10 @@ def _storage(*, fresh: bool) -> tuple[Path, Path | None]:
 
 
 def _bind(text: str) -> tuple[Path, str]:
-    """Return the two ends of a --bind; raises BenchError when it is not SRC:DST with SRC there and DST absolute."""
+    """Return the two ends of a --bind; raises BuildError when it is not SRC:DST with SRC there and DST absolute."""
     source, colon, target = text.rpartition(":")
     if not colon or not target.startswith("/") or not Path(source).exists():
-        raise BenchError(f"--bind {text}: not SRC:DST with an existing SRC and an absolute DST")
+        raise BuildError(f"--bind {text}: not SRC:DST with an existing SRC and an absolute DST")
     return Path(source).resolve(), target
 
 
@@ -111,17 +112,6 @@ def _cwd(*, as_root: bool) -> str:
     if here.is_relative_to(layout.CHECKOUT):
         return str("/src" / here.relative_to(layout.CHECKOUT))
     return "/root" if as_root else f"/home/{rootfs.USER}"
-
-
-def _environment(*, as_root: bool) -> dict[str, str]:
-    """Return the command's environment: a login's, and nothing of the machine's but the terminal's and CI."""
-    environment = {name: os.environ[name] for name in PASSED if name in os.environ}
-    environment |= {"PATH": PATH, "LANG": "C.UTF-8"}
-    if as_root:
-        return environment | {"HOME": "/root", "USER": "root", "LOGNAME": "root"}
-    runtime = f"/run/user/{rootfs.UID}"
-    home = f"/home/{rootfs.USER}"
-    return environment | {"HOME": home, "USER": rootfs.USER, "LOGNAME": rootfs.USER, "XDG_RUNTIME_DIR": runtime}
 
 
 if __name__ == "__main__":

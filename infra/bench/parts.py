@@ -8,8 +8,8 @@ import shlex
 from pathlib import Path
 
 from infra.bench import layout, rootfs
-from infra.bench.machine import say
 from infra.bench.world import World
+from infra.debian import say
 
 BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 DAYS = 3650
@@ -52,7 +52,7 @@ def ensure(root: Path, world: World) -> Path:
     )
 
     def make(folder: Path) -> None:
-        say("making the world's certificates and repositories")
+        say("bench", "making the world's certificates and repositories")
         for name in ("ca.crt", "ca.key"):
             (folder / name).write_bytes((authority / name).read_bytes())
         rootfs.inside(root, ["sh", "-c", script], bind=(folder, "/mnt"))

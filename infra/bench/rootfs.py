@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 from infra.bench import layout
-from infra.bench.machine import SUITE, apt_options, checked, install_missing, mirror_lines, say
+from infra.debian import SUITE, bootstrap, checked, install_missing, say
 
 PYTHON = "3.13"
 USER = "card"
@@ -69,7 +69,7 @@ def ensure() -> Path:
 def inside(root: Path, argv: list[str], *, bind: tuple[Path, str]) -> None:
     """Run a program of the root filesystem, with a folder to write to; the root filesystem itself stays as it is.
 
-    The folder is seen at a place that exists in the root filesystem. Raises BenchError when the program fails.
+    The folder is seen at a place that exists in the root filesystem. Raises BuildError when the program fails.
     """
     script = 'mount --bind "$1" "$2$3" && exec chroot "$2" /usr/bin/env -i PATH=/usr/bin:/usr/sbin "${@:4}"'
     checked(["unshare", "--mount", "bash", "-c", script, "bash", str(bind[0]), str(root), bind[1], *argv])
@@ -77,13 +77,9 @@ def inside(root: Path, argv: list[str], *, bind: tuple[Path, str]) -> None:
 
 def _build(root: Path) -> None:
     """Build the root filesystem in an empty folder."""
-    install_missing()
-    say(f"building the root filesystem ({SUITE}, {len(PACKAGES)} packages), once")
-    argv = ["mmdebstrap", "--mode=root", "--variant=apt", f"--include={','.join(PACKAGES)}"]
-    argv += ["--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*"]
-    argv += ["--dpkgopt=path-exclude=/usr/share/doc/*"]
-    argv += [f"--aptopt={option}" for option in apt_options()]
-    checked([*argv, SUITE, str(root), *mirror_lines()])
+    install_missing("bench")
+    say("bench", f"building the root filesystem ({SUITE}, {len(PACKAGES)} packages), once")
+    bootstrap(root, PACKAGES)
     root.chmod(0o755)
     _add_user(root)
     _write_files(root)
@@ -124,7 +120,7 @@ def _write_files(root: Path) -> None:
 
 def _add_python_packages(root: Path) -> None:
     """Install the Python packages where the bench's own interpreter looks (with -I as well), compiled."""
-    say("installing the Python packages")
+    say("bench", "installing the Python packages")
     target = f"usr/local/lib/python{PYTHON}/dist-packages"
     argv = [sys.executable, "-m", "pip", "install", "-qq", "--root-user-action=ignore", "--no-compile"]
     argv += ["--target", str(root / target), "--python-version", PYTHON, "--implementation", "cp"]

@@ -17,12 +17,16 @@ from infra.bench.rootfs import UID, USER
 EXIT_CANNOT_ENTER = 125
 ENTRY_FILE = "/run/bench/entry.json"
 LIB = "/opt/card-run/lib"
-INIT = f"import sys; sys.path.insert(0, {LIB!r}); from infra.bench.init import main; main()"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PASSED = ("TERM", "COLORTERM", "NO_COLOR", "CI")
 HARMLESS_DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
 CAP_SYS_RESOURCE = 24  # linux/capability.h
 CONTAINER_STORAGE = {"user": f"home/{USER}/.local/share/containers", "root": "var/lib/containers"}
+STORAGE_CONF = {"user": f"home/{USER}/.config/containers/storage.conf", "root": "etc/containers/storage.conf"}
+# the rootless podman finds its own, root's wants to be told
+ROOTS = {"user": "", "root": 'graphroot = "/var/lib/containers/storage"\nrunroot = "/run/containers/storage"\n'}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,28 @@ class Entry:
     rootfs: Path
     lib: Path
     storage: Path
+    images: Path | None
     world: dict[str, object]
     parts: Path
     trust: Path
     binds: tuple[tuple[Path, str], ...]
     cwd: str
     environment: dict[str, str]
+
+
+def start(module: str) -> str:
+    """Return the Python text that runs a module of card-run's packages as a program inside the bench."""
+    return f"import sys; sys.path.insert(0, {LIB!r}); from {module} import main; sys.exit(main())"
+
+
+def environment(*, as_root: bool) -> dict[str, str]:
+    """Return the command's environment: a login's, and nothing of the machine's but the terminal's and CI."""
+    passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+    passed |= {"PATH": PATH, "LANG": "C.UTF-8"}
+    if as_root:
+        return passed | {"HOME": "/root", "USER": "root", "LOGNAME": "root"}
+    runtime = f"/run/user/{UID}"
+    return passed | {"HOME": f"/home/{USER}", "USER": USER, "LOGNAME": USER, "XDG_RUNTIME_DIR": runtime}
 
 
 def stage() -> None:
@@ -73,7 +93,7 @@ def enter(entry: Entry, *, group: Path) -> None:
     linux.umount2(".", linux.MNT_DETACH)
     os.chdir("/")
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_SHARED)
-    argv = ["python3", "-I", "-c", INIT]
+    argv = ["python3", "-I", "-c", start("infra.bench.init")]
     os.execve("/usr/bin/python3", argv, {"PATH": "/usr/sbin:/usr/bin", "LANG": "C.UTF-8"})  # noqa: S606 - no shell
 
 
@@ -155,6 +175,8 @@ def _binds(root: Path, entry: Entry) -> None:
     linux.bind(str(entry.trust), str(root / "etc/ssl/certs/ca-certificates.crt"), readonly=True)
     for name, home in CONTAINER_STORAGE.items():
         linux.bind(str(entry.storage / name), str(root / home))
+        if entry.images is not None:
+            _image_store(root, name, entry.images / name / "storage")
     for source, target in entry.binds:
         place = root / target.lstrip("/")
         if source.is_dir():
@@ -163,6 +185,19 @@ def _binds(root: Path, entry: Entry) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.touch()
         linux.mount(str(source), str(place), flags=linux.MS_BIND | linux.MS_REC)
+
+
+def _image_store(root: Path, name: str, store: Path) -> None:
+    """Show podman, the user's or root's, one more image store, read-only."""
+    place = f"var/lib/bench/images/{name}"
+    (root / place).mkdir(parents=True)
+    linux.bind(str(store), str(root / place), readonly=True)
+    conf = root / STORAGE_CONF[name]
+    for folder in reversed([folder for folder in conf.parents if not folder.exists()]):
+        folder.mkdir()
+        os.chown(folder, UID, UID)
+    text = f'[storage]\ndriver = "overlay"\n{ROOTS[name]}[storage.options]\nadditionalimagestores = ["/{place}"]\n'
+    conf.write_text(text, encoding="ascii")
 
 
 def _limits(root: Path) -> None:

@@ -1,37 +1,39 @@
-"""What the bench takes from the machine that builds it: its package mirror, apt and pip settings, its programs.
+"""Root filesystems from Debian packages, with this machine's own package mirror, apt settings and programs.
 
-No host is named here: where the machine says nothing, the programs' own defaults stand. Imports the standard library
-and `layout` only.
+What the bench and the card image are both made by. No host is named here: where the machine says nothing, the
+programs' own defaults stand. Imports the standard library only.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 SUITE = "trixie"
 # program -> the Debian and Ubuntu package that has it
-PROGRAMS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "chroot": "coreutils"}
+PROGRAMS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "newuidmap": "uidmap"}
+UNWANTED = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*")
 APT_OPTIONS = ("Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Retries", "Acquire::Force")
 APT_TRANSPORTS = ("Acquire::http::", "Acquire::https::")
 
 
-class BenchError(Exception):
-    """The bench cannot be built or entered; the text says what is missing and what to do."""
+class BuildError(Exception):
+    """Something cannot be built; the text says what failed or is missing."""
 
 
-def say(text: str) -> None:
-    """Write one line of progress on stderr: stdout is the command's alone."""
-    sys.stderr.write(f"bench: {text}\n")
+def say(who: str, text: str) -> None:
+    """Write one line of progress on stderr: stdout is for data."""
+    sys.stderr.write(f"{who}: {text}\n")
     sys.stderr.flush()
 
 
 def checked(argv: list[str], *, environment: dict[str, str] | None = None) -> None:
-    """Run a program with its output on stderr; raises BenchError when it fails."""
+    """Run a program with its output on stderr; raises BuildError when it fails."""
     with open("/dev/null", "rb") as nothing:
         done = subprocess.run(argv, check=False, stdin=nothing, stdout=sys.stderr, env=environment)
     if done.returncode != 0:
-        raise BenchError(f"{argv[0]} failed with status {done.returncode}: {' '.join(argv)}")
+        raise BuildError(f"{argv[0]} failed with status {done.returncode}: {' '.join(argv)}")
 
 
 def _installed(package: str) -> bool:
@@ -41,8 +43,8 @@ def _installed(package: str) -> bool:
     return done.stdout.endswith("ok installed")
 
 
-def install_missing() -> None:
-    """Install, by apt-get, the programs that building needs and this machine has not."""
+def install_missing(who: str) -> None:
+    """Install, by apt-get, what building needs and this machine has not; raises BuildError when that needs root."""
     packages = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
     if not _installed("debian-archive-keyring"):
         packages.append("debian-archive-keyring")
@@ -50,11 +52,21 @@ def install_missing() -> None:
         packages.append("python3-pip")
     if not packages:
         return
-    say(f"installing {' '.join(packages)}")
+    if os.geteuid() != 0:
+        raise BuildError(f"missing on this machine; as root: apt-get install {' '.join(packages)}")
+    say(who, f"installing {' '.join(packages)}")
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     checked(["apt-get", "-q", "update"], environment=environment)
     argv = ["apt-get", "-q", "-y", "--no-install-recommends", "install", *packages]
     checked(argv, environment=environment)
+
+
+def bootstrap(target: Path, packages: tuple[str, ...]) -> None:
+    """Make a root filesystem with apt and the packages: a folder (as root), or a tar if the target's name ends so."""
+    argv = ["mmdebstrap", "--variant=apt", f"--include={','.join(packages)}"]
+    argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in UNWANTED]
+    argv += [f"--aptopt={option}" for option in apt_options()]
+    checked([*argv, SUITE, str(target), *mirror_lines()])
 
 
 def mirror_lines() -> list[str]:

@@ -1,0 +1,36 @@
+"""Building the bench's images; runs inside the bench, once as its user and once as root.
+
+Ends with a container of each image that was never started: podman keeps a copy of an image's layers for each user
+mapping, and the one of --userns=keep-id must be there, since the store is read-only afterwards.
+Imports the standard library and siblings.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from infra.debian import BuildError, checked, say
+from infra.image import image
+
+BUSYBOX_TAG = "localhost/card-run/busybox:latest"
+PODMAN = "/usr/bin/podman"
+
+
+def main() -> int:
+    """Build both images from the tar and with the authority that the arguments name."""
+    tar, authority = sys.argv[1:]
+    try:
+        image.build(Path(tar), [Path(authority)], image.TAG)
+        with tempfile.TemporaryDirectory() as context:
+            shutil.copy("/usr/bin/busybox", context)
+            recipe = str(Path(__file__).parent / "Containerfile.busybox")
+            checked([PODMAN, "build", "--quiet", "--network=none", "--file", recipe, "--tag", BUSYBOX_TAG, context])
+        for name in (image.TAG, BUSYBOX_TAG) if os.geteuid() else ():
+            checked([PODMAN, "create", "--quiet", "--userns=keep-id", "--network=none", name, "true"])
+        checked([PODMAN, "rm", "--all"])
+    except BuildError as error:
+        say("bench", str(error))
+        return 1
+    return 0
