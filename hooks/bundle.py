@@ -1,10 +1,12 @@
 """Reading the bundle back: config.json, which the runtime starts from, against what the plan asked podman for.
 
 A containers.conf, a podman that ignores an option, or an option that means something else than it did: all end in
-config.json (OCI runtime-spec, config.md and config-linux.md), so that is what is judged. Pure; imports only values.
+config.json (OCI runtime-spec, config.md and config-linux.md), so that is what is judged. `audit` is pure.
 """
 
-from oci.refusal import Refusal
+from oci import strictjson
+from oci.refusal import Refusal, Refused
+from oci.state import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +34,20 @@ _READONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/bus", "/proc/irq", "/pro
 _SYSCTLS = {"net.ipv4.ping_group_range"}
 _MUST_NOT_ALLOW = ("unshare", "setns", "mount", "pivot_root", "bpf", "ptrace", "io_uring_setup", "keyctl")
 _HINT = "a containers.conf on this bench may ask for it; the run directory's plan says what was expected"
+
+
+def check(container: State, expected: "dict[str, Any]") -> None:
+    """Read the container's config.json and judge it; raises Refused with every difference, or `bundle-malformed`."""
+    path = f"{container.bundle}/config.json"
+    try:
+        with open(path, "rb") as file:
+            config: Any = strictjson.parse(file.read())
+        problems = audit(config, expected, container=container.id)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        text = f"{path} cannot be judged: {type(error).__name__}: {error}"
+        raise Refused([Refusal("bundle-malformed", text)]) from None
+    if problems:
+        raise Refused(problems)
 
 
 def audit(config: "dict[str, Any]", expected: "dict[str, Any]", *, container: str) -> "list[Refusal]":
@@ -112,12 +128,17 @@ def _seccomp(seccomp: "dict[str, Any] | None") -> "list[str]":
 
 def _mounts(found: "list[dict[str, Any]]", expected: "list[tuple[str, str, list[str]]]", container: str) -> "list[str]":
     wanted = {destination: (source, set(options)) for destination, source, options in expected}
+    podmans: set[str] = set()
     problems: list[str] = []
     for mount in found:
         destination = mount["destination"]
         if destination in wanted:
             problems += _judge_ours(mount, *wanted.pop(destination))
-        elif not _is_podmans(mount, container):
+        elif destination in podmans:
+            problems.append(f"{mount.get('source')} is mounted twice at {destination}")
+        elif _is_podmans(mount, container):
+            podmans.add(destination)
+        else:
             problems.append(f"{mount.get('source')} is mounted at {destination}")
     return problems + [f"nothing is mounted at {destination}" for destination in wanted]
 

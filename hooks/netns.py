@@ -90,10 +90,10 @@ def unpin(*, directory: int, name: str) -> None:
 
 
 def open_pin(*, directory: int, name: str) -> "int | None":
-    """Return a descriptor of a pinned namespace, or None when the name is missing or nothing is mounted there."""
+    """Return a descriptor of a pinned namespace, or None when there is nothing under the name, or something else."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
-    except FileNotFoundError:
+    except OSError:  # ENOENT, ELOOP
         return None
     # Every namespace file is on the kernel's one nsfs; an unmounted pin is a plain file on the run directory's own.
     if os.fstat(fd).st_dev == os.stat("/proc/self/ns/net").st_dev:

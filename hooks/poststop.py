@@ -7,7 +7,7 @@ Standard library and this package only.
 
 import os
 
-from hooks import ledger, netns, nft, prestart, rundir
+from hooks import ledger, netns, nft, rundir
 from hooks.egress import TABLE_PREFIX
 from oci import state, strictjson
 from oci.refusal import Refused
@@ -16,7 +16,7 @@ from oci.refusal import Refused
 def run(stdin: int) -> int:
     """Run the hook on the state that descriptor `stdin` gives; return 0 when nothing of the run is held any more."""
     try:
-        directory = rundir.find(state.parse(prestart.read_all(stdin)))
+        directory = rundir.find(state.read(stdin))
     except Refused as error:
         os.write(2, f"{error}\n".encode("utf-8", "replace"))
         # A run directory that is gone was cleaned up already; anything else is not a run of ours.

@@ -9,11 +9,9 @@ left: it dies with the container's namespace, and until then it denies.
 import os
 import time
 
-from hooks import audit, netns, nft, plan, rundir
+from hooks import audit, bundle, netns, nft, plan, rundir
 from oci import records, state, strictjson
 from oci.refusal import Refusal, Refused
-
-_LIMIT = 1 << 20
 
 
 class _Clock:
@@ -40,7 +38,7 @@ def run(stdin: int) -> int:
     """Run the hook on the state that descriptor `stdin` gives; return the exit status, 0 only when the wall stands."""
     clock = _Clock()
     try:
-        container = state.parse(read_all(stdin))
+        container = state.read(stdin)
         directory = rundir.find(container)
     except (Refused, OSError) as error:
         # There is no run directory to write to; the runtime may keep standard error (run.oci.hooks.stderr).
@@ -57,14 +55,6 @@ def run(stdin: int) -> int:
     return _report(directory, clock, facts=facts)
 
 
-def read_all(fd: int) -> bytes:
-    """Return everything that the descriptor holds, up to a limit that no state reaches."""
-    data = b""
-    while len(data) < _LIMIT and (part := os.read(fd, 65536)):
-        data += part
-    return data
-
-
 def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock) -> "dict[str, object]":
     rundir.wait_for_plan(directory)
     clock.phase("wait")
@@ -73,7 +63,8 @@ def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock
     wanted = plan.parse(rundir.read(directory, rundir.PLAN), container)
     text = rundir.read(directory, rundir.TABLE).decode("utf-8", "surrogateescape")
     clock.phase("plan")
-    # The bundle's audit belongs here: bundle.audit(config, wanted.bundle), reading container.bundle + "/config.json".
+    bundle.check(container, wanted.bundle)
+    clock.phase("bundle")
     audit.audit(text, wanted.egress)
     clock.phase("audit")
     namespace = _enter(container)

@@ -1,12 +1,15 @@
 """The state that an OCI runtime writes on a hook's standard input (runtime-spec "State").
 
 Strict about what we use and silent about the rest, which runtimes extend (crun adds `root`). A poststop state carries
-no pid (FACTS: podman runs that hook itself after the container is gone), so 0 stands for none.
+no pid (podman runs that hook itself, after the container is gone), so 0 stands for none.
 """
+
+import os
 
 from oci import strictjson
 from oci.refusal import Refusal, Refused
 
+_LIMIT = 1 << 20
 _STATUSES = ("creating", "created", "running", "stopped")
 
 
@@ -29,6 +32,14 @@ class State:
         self.bundle = bundle
         self.status = status
         self.annotations = annotations
+
+
+def read(fd: int) -> State:
+    """Return the state that a descriptor holds to its end; raises Refused (`state-malformed`)."""
+    data = b""
+    while len(data) < _LIMIT and (part := os.read(fd, 65536)):
+        data += part
+    return parse(data)
 
 
 def parse(data: bytes) -> State:

@@ -1,11 +1,12 @@
 """JSON for hot paths: one strict value in, canonical text out, without the 7 ms that importing `json` costs.
 
 `json` spends its import on `re` and `enum`, which its C scanner does not need. Owns nothing of the domain: what a
-value must look like is decided where it is read. Imports `_json` (CPython) and falls back to nothing: an interpreter
-without it cannot import this module, which a test pins.
+value must look like is decided where it is read. Needs CPython's `_json`.
 """
 
 import _json
+
+from oci.refusal import CardRunBug
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,11 +50,23 @@ def parse(data: bytes) -> object:
     start = len(text) - len(text.lstrip(_WHITESPACE))
     try:
         value, end = _scan(text, start)
-    except (StopIteration, RecursionError):
-        raise ValueError("no JSON value, or one nested too deeply") from None
+    except (StopIteration, SystemError, RecursionError):
+        # The scanner names what is wrong by way of json.decoder, and fails with SystemError when that is not imported.
+        raise ValueError(_explain(text)) from None
     if text[end:].strip(_WHITESPACE):
         raise ValueError("text after the JSON value")
     return value
+
+
+def _explain(text: str) -> str:
+    """Return why the text is not JSON; only a failure pays for the import."""
+    import json
+
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    raise CardRunBug(f"json accepts what its scanner does not: {text[:80]!r}")
 
 
 def dump(value: object) -> str:
