@@ -29,7 +29,8 @@ KEYS = {
     "outside": True,
     "rlimit": True,
 }
-REQUIRED = ("schema", "run", "argv", "cwd", "net", "route6", "landlock", "loopback")
+# Without a probe of each family there would be no egress self-test, and nothing would say so.
+REQUIRED = ("schema", "run", "argv", "cwd", "net", "route6", "landlock", "loopback", "probe4", "probe6", "port")
 CHOICES = {
     "schema": (SCHEMA,),
     "net": ("pasta", "none"),
@@ -53,7 +54,7 @@ class Conf:
         self.route6 = values["route6"][0] == "1"
         self.probes4 = tuple(values.get("probe4", ()))
         self.probes6 = tuple(values.get("probe6", ()))
-        self.port = int(values.get("port", ["9"])[0])
+        self.port = int(values["port"][0])
         self.outside = tuple(values.get("outside", ()))
         self.rlimits = tuple(_rlimit(text) for text in values.get("rlimit", ()))
         self.policy = policy

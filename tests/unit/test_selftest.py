@@ -1,0 +1,277 @@
+"""What stage 2 believes of its walls: each check fails for every single thing that is not as it must be."""
+
+import errno
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from launcher.stage2 import conf, enter, seccomp, selftest
+from launcher.stage2.syscalls import Kernel
+from oci import records
+from oci.refusal import Refusal, Refused
+
+STATUS = {
+    "CapInh": "0" * 16,
+    "CapPrm": "0" * 16,
+    "CapEff": "0" * 16,
+    "CapBnd": "0" * 16,
+    "CapAmb": "0" * 16,
+    "Threads": "1",
+    "Seccomp": "2",
+    "Seccomp_filters": "1",
+    "Uid": "7\t1000\t7\t7",
+    "Gid": "8\t1001\t8\t8",
+    "Groups": "5 6",
+}
+PROOF = {"run": "r1", "digest": "d", "nonce": "n", "netns": "42", "table": "t"}
+
+
+class World(Kernel):
+    """A container as its kernel tells it; `errors` maps a path or an address to what it meets."""
+
+    __slots__ = ("errors", "files", "nnp", "sent")
+
+    def __init__(self, *, files: dict[str, bytes] | None = None, errors: dict[str, int] | None = None) -> None:
+        self.files = files or {}
+        self.errors = errors or {}
+        self.nnp = True
+        self.sent: list[tuple[str, int]] = []
+
+    def _meet(self, what: str) -> None:
+        if what in self.errors:
+            raise OSError(self.errors[what], os.strerror(self.errors[what]), what)
+
+    def read_file(self, path: str) -> bytes:
+        """Return a file of this world."""
+        self._meet(path)
+        return self.files[path]
+
+    def readlink(self, path: str) -> str:
+        """Return the network namespace's name."""
+        assert path == "/proc/self/ns/net"
+        return "net:[42]"
+
+    def no_new_privs(self) -> bool:
+        """Return what podman set."""
+        return self.nnp
+
+    def send_datagram(self, family: int, address: str, port: int) -> None:
+        """Meet what this world has for the address."""
+        assert family == (10 if ":" in address else 2)
+        self.sent.append((address, port))
+        self._meet(address)
+
+    def open(self, path: str, flags: int) -> int:
+        """Meet what this world has for the path."""
+        self._meet(path)
+        return flags
+
+    def close(self, descriptor: int) -> None:
+        """Do nothing."""
+
+    def unshare(self, flags: int) -> None:
+        """Meet what this world has for the call."""
+        assert flags == 0
+        self._meet("unshare")
+
+
+def proof(**changes: str | None) -> bytes:
+    """Return a proof with changes, None leaving the key out."""
+    merged = {**PROOF, **changes}
+    return records.dump([(key, value) for key, value in merged.items() if value is not None])
+
+
+def test_a_proof_for_this_start_is_taken() -> None:
+    """What it says of plan and table goes into the report, for the launcher to compare."""
+    facts = selftest.proof(World(files={selftest.PROOF: proof()}), "r1", "n")
+    assert facts == [("proof", "ok"), ("digest", "d"), ("table", "t"), ("netns", "42")]
+
+
+@pytest.mark.parametrize("key", ["run", "nonce", "netns"])
+@pytest.mark.parametrize("value", ["other", "", None])
+def test_a_proof_of_another_start_is_refused(key: str, value: str | None) -> None:
+    """Another run, another start of the same run, and another network namespace are each told."""
+    with pytest.raises(Refused, match=f"proof-mismatch.*{key} differs"):
+        selftest.proof(World(files={selftest.PROOF: proof(**{key: value})}), "r1", "n")
+
+
+def test_a_repeated_key_proves_nothing() -> None:
+    """A proof that says two things is not believed."""
+    twice = proof() + records.dump([("nonce", "n")])
+    with pytest.raises(Refused, match="proof-mismatch"):
+        selftest.proof(World(files={selftest.PROOF: twice}), "r1", "n")
+
+
+def test_no_proof_is_refused() -> None:
+    """A hook that never ran leaves no proof; one that died half way leaves none either."""
+    for world in (World(errors={selftest.PROOF: errno.ENOENT}), World(files={selftest.PROOF: b"run=r1"})):
+        with pytest.raises(Refused, match="no-proof"):
+            selftest.proof(world, "r1", "n")
+
+
+def config(net: str, route6: str) -> conf.Conf:
+    """Return a configuration with two probes of each family."""
+    items = [
+        ("schema", "1"),
+        ("run", "r"),
+        ("argv", "x"),
+        ("cwd", "/"),
+        ("net", net),
+        ("route6", route6),
+        ("landlock", "clamp"),
+        ("loopback", "1"),
+        ("probe4", "1.1.1.1"),
+        ("probe4", "2.2.2.2"),
+        ("probe6", "::1"),
+        ("probe6", "::2"),
+        ("port", "9"),
+    ]
+    return conf.parse(records.dump(items))
+
+
+E, U, A, F = errno.EPERM, errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT
+
+
+@pytest.mark.parametrize(
+    ("net", "route6", "good4", "good6"),
+    [
+        ("pasta", "1", {E}, {E}),
+        ("pasta", "0", {E}, {E, U, A, F}),
+        ("none", "0", {U}, {U, A, F}),
+    ],
+)
+def test_every_probe_must_meet_the_wall(net: str, route6: str, good4: set[int], good6: set[int]) -> None:
+    """For each network, exactly the expected errors pass; success or any other error on one probe is refused."""
+    for number in (E, U, A, F, errno.EACCES, errno.ECONNREFUSED, errno.EHOSTUNREACH, 0):
+        for family, good in (("4", good4), ("6", good6)):
+            for place in (0, 1):
+                addresses = {"4": ["1.1.1.1", "2.2.2.2"], "6": ["::1", "::2"]}
+                errors = dict.fromkeys(addresses["4"], min(good4)) | dict.fromkeys(addresses["6"], min(good6))
+                errors[addresses[family][place]] = number
+                world = World(errors={key: value for key, value in errors.items() if value})
+                if number in good:
+                    facts = dict(selftest.egress(world, config(net, route6)))
+                    assert facts["egress"] == "ok"
+                    assert facts[f"egress_probe{family}"].split(",")[place] == errno.errorcode[number]
+                    assert world.sent == [(address, 9) for address in (*addresses["4"], *addresses["6"])]
+                else:
+                    with pytest.raises(Refused, match="egress-open"):
+                        selftest.egress(world, config(net, route6))
+
+
+def test_what_podman_took_away_is_seen() -> None:
+    """With everything as it must be the identity is measured."""
+    world = World(files={"/proc/self/uid_map": b"  0  100000  65536\n"})
+    assert dict(selftest.privileges(world, STATUS)) == {
+        "uid": "1000",
+        "gid": "1001",
+        "groups": "5,6",
+        "no_new_privs": "1",
+        "caps": "none",
+        "user_namespace": "own",
+    }
+    world.files["/proc/self/uid_map"] = b"         0          0 4294967295\n"
+    assert dict(selftest.privileges(world, STATUS))["user_namespace"] == "initial"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        *(({key: "0000000000000001"}, "capabilities-held") for key in selftest.CAPABILITY_SETS),
+        ({"Threads": "2"}, "not-single-threaded"),
+        ({"Seccomp": "0"}, "profile-missing"),
+        ({}, "no-new-privs-missing"),
+    ],
+)
+def test_each_privilege_left_is_a_refusal(changes: dict[str, str], reason: str) -> None:
+    """One thing not taken away is one refusal with its own reason."""
+    world = World(files={"/proc/self/uid_map": b"0 1 1\n"})
+    world.nnp = reason != "no-new-privs-missing"
+    with pytest.raises(Refused) as error:
+        selftest.privileges(world, {**STATUS, **changes})
+    assert [refusal.reason for refusal in error.value.refusals] == [reason]
+
+
+DENIED = {selftest.PROOF: errno.EACCES, selftest.OWN_WRITABLE: errno.EACCES, "/": errno.EROFS}
+
+
+def test_the_filesystem_wall_is_believed_when_every_access_fails() -> None:
+    """The report says what each met."""
+    assert selftest.filesystem(World(errors=DENIED), ("/",)) == [
+        ("read_outside", "EACCES"),
+        ("write_outside", "EACCES"),
+        ("create_outside", "EROFS"),
+    ]
+
+
+@pytest.mark.parametrize("path", list(DENIED))
+@pytest.mark.parametrize("met", [0, errno.ENOENT, errno.EPERM])
+def test_an_access_that_is_not_denied_by_the_wall_is_refused(path: str, met: int) -> None:
+    """Success, and an error that is not the wall's, both say that it does not stand."""
+    errors = {key: value for key, value in {**DENIED, path: met}.items() if value}
+    with pytest.raises(Refused, match="landlock-open"):
+        selftest.filesystem(World(errors=errors), ("/",))
+
+
+@pytest.mark.parametrize("path", [selftest.PROOF, selftest.OWN_WRITABLE])
+def test_an_access_that_never_worked_is_no_test(path: str) -> None:
+    """The control fails loudly, or the denial after it would prove nothing."""
+    with pytest.raises(OSError, match=path):
+        selftest.control(World(errors={path: errno.EACCES}))
+
+
+def test_the_filter_must_add_one_and_deny() -> None:
+    """One filter more, mode 2 and a denied call, else refused."""
+    after = {**STATUS, "Seccomp_filters": "2"}
+    assert dict(selftest.filtered(STATUS, after, denied=True)) == {
+        "seccomp_mode": "2",
+        "seccomp_filters": "2",
+        "seccomp_denied": "EPERM",
+    }
+    for changed, denied, reason in (
+        (STATUS, True, "seccomp-missing"),
+        ({**after, "Seccomp": "1"}, True, "seccomp-missing"),
+        (after, False, "seccomp-open"),
+    ):
+        with pytest.raises(Refused, match=reason):
+            selftest.filtered(STATUS, changed, denied=denied)
+
+
+def test_a_denied_call_is_eperm_and_nothing_else() -> None:
+    """Success and any other error are no denial."""
+    assert seccomp.denies(World(errors={"unshare": errno.EPERM}))
+    assert not seccomp.denies(World(errors={"unshare": errno.ENOSYS}))
+    assert not seccomp.denies(World())
+
+
+@pytest.mark.parametrize("program", [b"", b"1234567", bytes(8 * 4097)])
+def test_bytes_that_are_no_filter_are_refused(program: bytes) -> None:
+    """Empty, not whole instructions, and more than the kernel takes."""
+    with pytest.raises(Refused, match="seccomp-malformed"):
+        seccomp.load(World(), program)
+
+
+def test_status_is_read_by_field(tmp_path: Path) -> None:
+    """Names and values as proc_pid_status(5) writes them."""
+    del tmp_path
+    world = World(files={"/proc/self/status": b"Name:\tpython3\nSeccomp:\t2\nGroups:\t \n"})
+    assert selftest.status(world) == {"Name": "python3", "Seccomp": "2", "Groups": ""}
+
+
+def test_every_kind_of_failure_reaches_the_launcher() -> None:
+    """Refusals keep their reasons side by side; a failed call is named; anything else says what it is."""
+    refused = Refused([Refusal("a-b", "text", "hint"), Refusal("c", "d")])
+    assert enter.refusals(refused) == [
+        ("status", "refused"),
+        ("reason", "a-b"),
+        ("text", "text"),
+        ("hint", "hint"),
+        ("reason", "c"),
+        ("text", "d"),
+        ("hint", ""),
+    ]
+    failed = OSError(errno.EINVAL, "Invalid argument", "landlock_add_rule")
+    assert enter.refusals(failed)[1:3] == [("reason", "stage2-failed"), ("text", "landlock_add_rule: Invalid argument")]
+    assert enter.refusals(struct.error("odd"))[2] == ("text", "error: odd")
