@@ -1,4 +1,4 @@
-"""`card`: everything about cards that is not the hot path. Exit 0 yes, 1 the verb ran and said no, 2 it could not run."""
+"""`card`: all about cards that is not the hot path. Exit 0 yes, 1 the verb ran and said no, 2 it could not run."""
 
 import json
 import sys

@@ -13,7 +13,7 @@ from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 EXAMPLES = """\
 examples:
@@ -25,6 +25,9 @@ examples:
 
 exit status: the worker's own; 125 refused, 126 the worker cannot be executed, 127 it was not found
 """
+
+
+_REPEATED = ("read", "read_noexec", "write", "allow_host", "env", "podman_arg")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -76,9 +79,10 @@ def request(arguments: list[str]) -> Request:
     Everything after the first `--` is the worker's, to the letter.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    given = vars(parser().parse_args(arguments[:end]))
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return Request(command=tuple(arguments[end + 1 :]), **fields)
+    given: "dict[str, Any]" = vars(parser().parse_args(arguments[:end]))
+    for name in _REPEATED:
+        given[name] = tuple(given[name])
+    return Request(command=tuple(arguments[end + 1 :]), **given)
 
 
 def main() -> int:

@@ -10,10 +10,13 @@ from launcher.plan import Plan
 HOSTS = "/etc/hosts"
 
 
-def finish(launch: Launch, bench: Bench, *, resolver: Resolver | None = None) -> Plan:
-    """Return the whole plan; raises Refused with every name and address that cannot be pinned."""
+def finish(launch: Launch, bench: Bench, *, bundle: dict[str, object], resolver: Resolver | None = None) -> Plan:
+    """Return the whole plan; raises Refused with every name and address that cannot be pinned.
+
+    `bundle` is what the hook must find in the bundle's config.json.
+    """
     answers = ask(launch, resolver or _resolver(launch))
-    return plan.complete(launch, bench=bench, answers=answers, own=own.addresses(), bundle={})
+    return plan.complete(launch, bench=bench, answers=answers, own=own.addresses(), bundle=bundle)
 
 
 def _resolver(launch: Launch) -> DnsResolver:

@@ -22,17 +22,26 @@ from oci.refusal import EXIT_REFUSED, Refusal, Refused
 def plan(launch: Launch, refusals: list[Refusal], *, show: bool, as_json: bool) -> int:
     """Print the plan on stdout, or every refusal on stderr; returns the exit status."""
     settings, wrong = bench.read()
-    refusals = [*refusals, *wrong]
-    try:
-        whole = pins.finish(launch, settings)
-    except Refused as error:
-        refusals += error.refusals
-    if refusals:
+    whole, unpinned = _finish(launch, settings)
+    refusals = [*refusals, *wrong, *unpinned]
+    if whole is None or refusals:
         output.refusals(tuple(refusals))
         return EXIT_REFUSED
     if show:
         sys.stdout.write(json.dumps(as_data(whole), indent=2) + "\n" if as_json else as_text(whole))
     return 0
+
+
+def _finish(launch: Launch, settings: bench.Bench) -> tuple[Plan | None, list[Refusal]]:
+    try:
+        bundle = command.expectation(launch, runtime.ensure(), _directory(launch))
+        return pins.finish(launch, settings, bundle=bundle), []
+    except Refused as error:
+        return None, list(error.refusals)
+
+
+def _directory(launch: Launch) -> str:
+    return f"{directory.parent()}/{launch.run}"
 
 
 def as_data(whole: Plan) -> dict[str, Any]:
@@ -52,11 +61,14 @@ def as_data(whole: Plan) -> dict[str, Any]:
 
 def podman_argv(whole: Plan) -> list[str]:
     """Return the podman command as this bench would run it."""
-    where = f"{directory.parent()}/{whole.launch.run}"
     from launcher.run.perform import find_podman
 
     return command.argv(
-        whole.launch, runtime.ensure(), podman=find_podman(), directory=where, hooks_dirs=site.hooks_dirs()
+        whole.launch,
+        runtime.ensure(),
+        podman=find_podman(),
+        directory=_directory(whole.launch),
+        hooks_dirs=site.hooks_dirs(),
     )
 
 

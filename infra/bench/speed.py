@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 CARD = ["card-run", "-q"]
 
@@ -24,7 +25,7 @@ def plain_argv(scratch: str) -> list[str]:
     directory = f"{os.environ.get('XDG_RUNTIME_DIR', '/run')}/card-run/{plan['plan']['run']}"
     words: list[str] = []
     for word in plan["podman"]:
-        if word.startswith(("--hooks-dir=", "--preserve-fds=", "--name=", "--annotation=")):
+        if word.startswith(("--hooks-dir=", "--preserve-fds=", "--name=", "--annotation=", "--cidfile=")):
             continue
         words.append('--entrypoint=["true"]' if word.startswith("--entrypoint=") else word.replace(directory, scratch))
     return words[:-1]
@@ -48,7 +49,8 @@ def measure(pairs: int) -> tuple[list[tuple[float, float]], list[dict[str, float
                 file.write("127.0.0.1 localhost\n")
         plain = plain_argv(scratch)
         card = [*CARD, f"--json={scratch}/receipt.json", "--", "true"]
-        timed(card), timed(plain)
+        timed(card)
+        timed(plain)
         for number in range(pairs):
             first, second = (card, plain) if number % 2 else (plain, card)
             one, two = timed(first), timed(second)
@@ -58,13 +60,12 @@ def measure(pairs: int) -> tuple[list[tuple[float, float]], list[dict[str, float
     return times, phases
 
 
-def flatten(receipt: dict[str, object]) -> dict[str, float]:
+def flatten(receipt: dict[str, Any]) -> dict[str, float]:
     """Return every duration of a receipt by a dotted name, in milliseconds."""
-    found: dict[str, float] = {}
-    for part, content in (("", receipt), ("hook.", receipt["hook"])):
-        assert isinstance(content, dict)  # noqa: S101 - the receipt's own schema
-        found.update({f"{part}{name}": float(value) for name, value in content.get("times_ms", {}).items()})
-    return found
+    found = {name: float(value) for name, value in receipt["times_ms"].items()}
+    found |= {f"hook.{name}": float(value) for name, value in receipt["hook"]["times_ms"].items()}
+    laps = (lap.split(":") for lap in receipt["stage2"]["times_us"].split(","))
+    return found | {f"stage2.{name}": int(value) / 1000 for name, value in laps}
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from launcher.launch import Launch
 from launcher.runtime import Runtime
 from oci import annotations
 
+CID = "cid"
 _ROOT_OPTIONS = {filesystem.READ: ("ro",), filesystem.NOEXEC: ("ro", "noexec"), filesystem.WRITE: ()}
 # ld.so(8), gconv, tunables: variables of the image that would act on stage 2's own interpreter. They come from the
 # image only; `--env` reaches the worker another way (the channel) and is not touched by this.
@@ -97,7 +98,7 @@ def argv(launch: Launch, runtime: Runtime, *, podman: str, directory: str, hooks
     """Return the whole command that starts the card; `directory` is its run directory."""
     words = [podman, "--remote=false"]
     words += [f"--hooks-dir={path}" for path in (*hooks_dirs, runtime.hooksd_dir)]
-    words += ["run", *_ALWAYS, f"--name={container(launch.run)}"]
+    words += ["run", *_ALWAYS, f"--name={container(launch.run)}", f"--cidfile={directory}/{CID}"]
     words += [f"--interactive={_flag(launch.interactive)}", f"--tty={_flag(launch.tty)}"]
     words += [f"--security-opt=seccomp={runtime.seccomp_json}", *_user(launch), *_network(launch)]
     words += [f"--unsetenv={name}" for name in UNSET]

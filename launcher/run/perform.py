@@ -43,7 +43,8 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         # From here on podman is busy with its own start-up: what is slow to import comes now.
         from launcher.run.session import Session
 
-        session = Session(launch=launch, run=run, podman=podman, channel=channel, started=started)
+        bundle = command.expectation(launch, built, run.path)
+        session = Session(launch=launch, bundle=bundle, run=run, podman=podman, channel=channel, started=started)
         return session.carry_through(quiet=quiet, receipt=receipt)
     finally:
         _remove(run)

@@ -21,8 +21,18 @@ _SWEEP_SECONDS = 30
 class Session:
     """Finishes the plan, hands it over, judges what comes back, and accounts for the run."""
 
-    def __init__(self, *, launch: Launch, run: RunDirectory, podman: Podman, channel: Channel, started: float) -> None:
+    def __init__(  # noqa: PLR0913 - what a run is made of
+        self,
+        *,
+        launch: Launch,
+        bundle: dict[str, object],
+        run: RunDirectory,
+        podman: Podman,
+        channel: Channel,
+        started: float,
+    ) -> None:
         self._launch = launch
+        self._bundle = bundle
         self._run = run
         self._podman = podman
         self._channel = channel
@@ -57,7 +67,7 @@ class Session:
         settings, wrong = bench.read()
         if wrong:
             raise Refused(wrong)
-        plan = pins.finish(self._launch, settings)
+        plan = pins.finish(self._launch, settings, bundle=self._bundle)
         self._mark("resolved")
         self._run.write("table.nft", plan.table.encode())
         self._run.write("hosts", hosts(plan).encode())
@@ -133,9 +143,14 @@ class Session:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Remove the container if podman left it; `--ignore` makes that harmless when it did not (podman-rm(1))."""
-        name = command.container(self._launch.run)
-        words = [self._podman.program, "--remote=false", "rm", "--force", "--ignore", "--time=2", name]
+        """Remove the container if podman left it; `--ignore` makes that harmless when it did not (podman-rm(1)).
+
+        By the id that podman wrote for this run, never by name: a container of that name may be somebody else's.
+        """
+        if self._run.read(command.CID) is None:
+            return
+        cid = f"--cidfile={self._run / command.CID}"
+        words = [self._podman.program, "--remote=false", "rm", "--force", "--ignore", "--time=2", cid]
         subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SWEEP_SECONDS, check=False)
 
     def _account(self, plan: Plan, measured: Measured, *, quiet: bool, receipt: str | None) -> None:

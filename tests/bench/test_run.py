@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BUSYBOX, card, remains
+
+from tests.bench.cards import BUSYBOX, card, remains
 
 
 @pytest.mark.usefixtures("nothing_left")

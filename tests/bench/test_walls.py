@@ -11,7 +11,8 @@ from pathlib import Path
 
 import dns.message
 import pytest
-from conftest import Attempt, attempts_in_card, attempts_in_plain, card
+
+from tests.bench.cards import Attempt, attempts_in_card, attempts_in_plain, card
 
 CARD_DNS = "169.254.1.1"
 MODEL = "api.model.example"
