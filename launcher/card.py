@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from launcher import cli, launch, report
+from launcher import launch, options, report
 from launcher.check import facts
 from launcher.run import output
 from oci.refusal import Refused
@@ -33,7 +33,7 @@ def plan(_: typer.Context) -> None:
     # click drops the first `--`; card-run's own parser needs to see where the worker begins.
     words = sys.argv[2:]
     try:
-        asked = cli.request(words)
+        asked = options.read(words)[0]
     except Refused as error:
         output.refusals(error.refusals)
         raise typer.Exit(2) from None

@@ -3,8 +3,8 @@
 What cannot be used is noted; when nothing is left the run is refused. There is never a public default.
 """
 
+import _socket
 import os
-from ipaddress import ip_address
 
 from launcher.value import Value
 from oci.refusal import Refusal
@@ -70,7 +70,11 @@ def _take(servers: list[str], value: str) -> str:
 
 def _address(text: str) -> str | None:
     """Return the address in its canonical text, a zone kept (RFC 4007), or None."""
-    try:
-        return str(ip_address(text))
-    except ValueError:
-        return None
+    bare, percent, zone = text.partition("%")
+    for family in (_socket.AF_INET, _socket.AF_INET6):
+        try:
+            canonical = _socket.inet_ntop(family, _socket.inet_pton(family, bare))
+        except (OSError, ValueError):
+            continue
+        return canonical + percent + zone if bool(percent) == bool(zone) else None
+    return None

@@ -7,10 +7,13 @@ directory has other names.
 
 import os
 import stat
-from collections.abc import Iterator
 
 from launcher.value import Value
 from oci.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 READ, NOEXEC, WRITE = "read", "noexec", "write"
 FLAG = {READ: "--read", NOEXEC: "--read-noexec", WRITE: "--write"}
@@ -109,7 +112,7 @@ def _under(path: str, top: str) -> bool:
     return path == top or path.startswith(top + "/")
 
 
-def ancestors(path: str) -> Iterator[tuple[int, int]]:
+def ancestors(path: str) -> "Iterator[tuple[int, int]]":
     """Yield (device, inode) of the resolved path and of each directory above it; what cannot be seen is passed over."""
     path = os.path.realpath(path)
     while True:
@@ -154,7 +157,7 @@ def _listening(roots: list[Root]) -> list[Refusal]:
     return refusals
 
 
-def _listening_sockets() -> Iterator[str]:
+def _listening_sockets() -> "Iterator[str]":
     """Yield the paths of /proc/net/unix (proc_net_unix(5)) that accept connections, abstract ones left out."""
     with open("/proc/net/unix", "rb") as file:
         lines = file.read().decode("utf-8", "surrogateescape").split("\n")[1:]

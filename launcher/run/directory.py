@@ -7,9 +7,12 @@ yet; the kernel drops it if card-run dies.
 import fcntl
 import os
 import stat
-from collections.abc import Callable
 
 from oci.refusal import Refusal, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STAGE2_DIRECTORY = "card"
 
@@ -78,7 +81,7 @@ class RunDirectory:
         return left + _try_each(os.rmdir, [self.path])
 
 
-def _try_each(call: Callable[[str], None], paths: list[str]) -> list[str]:
+def _try_each(call: "Callable[[str], None]", paths: list[str]) -> list[str]:
     left: list[str] = []
     for path in paths:
         try:

@@ -10,10 +10,9 @@ import time
 
 from launcher import runtime
 from launcher.launch import Launch
-from launcher.run import command, directory, site
+from launcher.run import command, directory, site, spawn
 from launcher.run.channel import Channel
 from launcher.run.directory import RunDirectory
-from launcher.run.process import Podman, hold_signals
 from oci.refusal import EXIT_REFUSED, Refusal, Refused
 
 
@@ -31,20 +30,24 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
     started = time.monotonic()
     program = find_podman()
     built = runtime.ensure()
-    hold_signals()
+    spawn.hold_signals()
     run = directory.create(launch.run)
     try:
         for name in ("hosts", "resolv.conf"):
             run.write(name, b"")
         argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
         channel = Channel()
-        podman = Podman(argv, channel_fd=channel.theirs, environment=_environment())
+        child = spawn.podman(argv, channel_fd=channel.theirs, environment=_environment())
+        spawned = time.monotonic()
         channel.spawned()
         # From here on podman is busy with its own start-up: what is slow to import comes now.
+        from launcher.run.process import Podman
         from launcher.run.session import Session
 
         bundle = command.expectation(launch, built, run.path)
-        session = Session(launch=launch, bundle=bundle, run=run, podman=podman, channel=channel, started=started)
+        session = Session(
+            launch=launch, bundle=bundle, run=run, podman=Podman(child), channel=channel, times=(started, spawned)
+        )
         return session.carry_through(quiet=quiet, receipt=receipt)
     finally:
         _remove(run)

@@ -1,4 +1,4 @@
-"""podman as a child: started with posix_spawn, its stderr relayed, its signals forwarded, its status returned.
+"""podman as a child: its stderr relayed, signals forwarded to it, its status returned.
 
 Until the worker is released, what podman says is held back: on a refusal it becomes the refusal's text. From then on
 every byte passes at once and untouched.
@@ -8,42 +8,25 @@ import os
 import signal
 import threading
 
-from launcher.run.channel import CONTAINER_FD
+from launcher.run.spawn import FORWARDED, Child
 
-FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # siginfo_t si_code of a signal that the terminal sent to the whole process group: podman has it already.
 _SI_KERNEL = 0x80
-_PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
-
-
-def hold_signals() -> None:
-    """Keep the signals that end a run pending until there is a child to forward them to."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
 
 
 class Podman:
     """A running podman command."""
 
-    def __init__(self, argv: list[str], *, channel_fd: int, environment: dict[str, str]) -> None:
-        """Start podman with `channel_fd` as the container's descriptor 3; raises OSError of posix_spawn(3)."""
-        self.program = argv[0]
-        read_end, write_end = os.pipe()
-        actions = [
-            (os.POSIX_SPAWN_DUP2, write_end, 2),
-            (os.POSIX_SPAWN_DUP2, channel_fd, CONTAINER_FD),
-        ]
-        try:
-            self.pid = os.posix_spawn(
-                argv[0], argv, environment, file_actions=actions, setsigmask=(), setsigdef=_PYTHON_IGNORES
-            )
-        finally:
-            os.close(write_end)
+    def __init__(self, child: Child) -> None:
+        """Take over a podman that was started: relay its stderr and forward signals to it from now on."""
+        self.pid = child.pid
+        self.program = child.program
         self.signalled = False
         self._status: int | None = None
         self._said = bytearray()
         self._relay_now = False
         self._lock = threading.Lock()
-        self._relay = threading.Thread(target=self._copy, args=(read_end,), daemon=True)
+        self._relay = threading.Thread(target=self._copy, args=(child.stderr,), daemon=True)
         self._relay.start()
         threading.Thread(target=self._forward, daemon=True).start()
 

@@ -29,16 +29,16 @@ class Session:
         run: RunDirectory,
         podman: Podman,
         channel: Channel,
-        started: float,
+        times: tuple[float, float],
     ) -> None:
         self._launch = launch
         self._bundle = bundle
         self._run = run
         self._podman = podman
         self._channel = channel
-        self._started = started
-        self._times: dict[str, float] = {}
-        self._mark("podman_spawned")
+        self._started, spawned = times
+        self._times: dict[str, float] = {"podman_spawned": round((spawned - self._started) * 1000, 2)}
+        self._mark("ready")
 
     def _mark(self, phase: str) -> None:
         self._times[phase] = round((time.monotonic() - self._started) * 1000, 2)

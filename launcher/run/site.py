@@ -5,12 +5,12 @@ name. TOML is parsed only where the word occurs: its import would cost every car
 """
 
 import os
-from collections.abc import Iterator
 
 from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 _DEFAULT = "/usr/share/containers/oci/hooks.d"
@@ -30,7 +30,7 @@ def hooks_dirs() -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _files() -> Iterator[str]:
+def _files() -> "Iterator[str]":
     """Yield the configuration files, the later ones winning."""
     only = os.environ.get("CONTAINERS_CONF")
     if only:

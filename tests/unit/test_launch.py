@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from launcher import launch
-from launcher.cli import request
 from launcher.egress.policy import BASE_NAMES
 from launcher.launch import Launch
+from launcher.options import help_text, read
+from launcher.request import Request
 from oci.refusal import Refused
 
 
@@ -29,9 +30,14 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+def asked(words: list[str]) -> Request:
+    """Return what a command line asks for."""
+    return read(words)[0]
+
+
 def judge(*words: str) -> tuple[Launch, list[str]]:
     """Return what a command line is judged to be, and the refusals' reasons."""
-    judged, refusals = launch.judge(request([*words, "--resolver", "192.0.2.53", "--", "true"]))
+    judged, refusals = launch.judge(asked([*words, "--resolver", "192.0.2.53", "--", "true"]))
     return judged, [refusal.reason for refusal in refusals]
 
 
@@ -143,17 +149,30 @@ def test_environment(egress: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_command_line(words: list[str]) -> None:
     """An unknown or shortened option, a stray word and a missing value are refusals, not tracebacks or exit 2."""
     with pytest.raises(Refused) as caught:
-        request([*words, "--", "true"])
-    assert [refusal.reason for refusal in caught.value.refusals] == ["bad-command-line"]
+        asked([*words, "--", "true"])
+    assert {refusal.reason for refusal in caught.value.refusals} == {"bad-command-line"}
+
+
+def test_every_mistake_of_a_command_line_at_once() -> None:
+    """A command line is read to its end before it is refused."""
+    with pytest.raises(Refused) as caught:
+        asked(["--nonsense", "-x", "--net", "host", "--plan=yes", "--run=a", "--run=b", "--json"])
+    assert len(caught.value.refusals) == 6
+
+
+def test_help_names_every_option() -> None:
+    """The help is made of the same table as the reading."""
+    text = help_text()
+    assert all(f"--{name}" in text for name in ("image", "write", "podman-arg", "resolve-timeout", "plan"))
 
 
 def test_the_command_is_the_workers_to_the_letter() -> None:
     """What follows the first `--` is never read as ours."""
-    assert request(["-q", "--", "sh", "--", "--plan", "-t"]).command == ("sh", "--", "--plan", "-t")
-    assert not request(["--", "x", "--plan"]).plan
+    assert asked(["-q", "--", "sh", "--", "--plan", "-t"]).command == ("sh", "--", "--plan", "-t")
+    assert not asked(["--", "x", "--plan"]).plan
 
 
 def test_no_command(egress: str) -> None:
     """A card without a command is refused."""
-    _, refusals = launch.judge(request(["--egress", egress, "--resolver", "192.0.2.1", "--"]))
+    _, refusals = launch.judge(asked(["--egress", egress, "--resolver", "192.0.2.1", "--"]))
     assert [refusal.reason for refusal in refusals] == ["no-command"]

@@ -1,0 +1,168 @@
+"""card-run's command line: the options as data, their reading, and their help.
+
+Read here and not by argparse, whose import is 7 ms of a start that is measured against podman's own (DESIGN
+"Budgets"). The form is getopt_long(3)'s: `--name VALUE`, `--name=VALUE`, bundled short flags; no abbreviations. What
+follows the first `--` is the worker's, to the letter.
+"""
+
+from launcher.request import DEFAULT_IMAGE, Request
+from launcher.value import Value
+from oci.refusal import Refusal, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FLAG, ONE, MANY = "flag", "one", "many"
+
+
+class Option(Value):
+    """One option: its long name, whether it is a flag, taken once or repeatable, and its help."""
+
+    name: str
+    kind: str
+    help: str
+    metavar: str = ""
+    short: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def field(self) -> str:
+        """Return the name of the request's field that it sets."""
+        return self.name.replace("-", "_")
+
+
+OPTIONS = (
+    Option(name="image", kind=ONE, metavar="REF", help=f"full reference of a local image ({DEFAULT_IMAGE})"),
+    Option(name="run", kind=ONE, metavar="ID", help="run id: a-z, 0-9 and _ (default: drawn at random)"),
+    Option(name="read", kind=MANY, metavar="PATH", help="readable and executable inside, at the same path"),
+    Option(name="read-noexec", kind=MANY, metavar="PATH", help="readable, mounted noexec"),
+    Option(name="write", kind=MANY, metavar="DIR", help="writable; the first is the working directory"),
+    Option(name="cwd", kind=ONE, metavar="DIR", help="working directory, inside what the card may reach"),
+    Option(name="model-host", kind=ONE, metavar="NAME", help="the one model host of this run, from the policy file"),
+    Option(name="allow-host", kind=MANY, metavar="NAME", help="a further host, from the policy file"),
+    Option(name="egress", kind=ONE, metavar="FILE", help="the policy file: one hostname per line"),
+    Option(name="resolver", kind=ONE, metavar="ADDRESS", help="ask this DNS server instead of the bench's"),
+    Option(name="resolve-timeout", kind=ONE, metavar="SECONDS", help="one deadline for all names (3)"),
+    Option(
+        name="dns", kind=ONE, choices=("question", "none"), help="may the card ask DNS for its own names (question)"
+    ),
+    Option(name="env", kind=MANY, metavar="NAME[=VALUE]", help="pass a variable; nothing crosses unasked"),
+    Option(name="net", kind=ONE, choices=("pasta", "none"), help="network of the card (pasta)"),
+    Option(name="user", kind=ONE, choices=("keep-id", "root"), help="who the worker is inside (keep-id: you)"),
+    Option(name="podman-arg", kind=MANY, metavar="OPTION=VALUE", help="pass a harmless option to podman"),
+    Option(name="plan", kind=FLAG, help="print the plan and start nothing"),
+    Option(name="json", kind=ONE, metavar="FILE|FD", help="write the receipt there; with --plan, print it as JSON"),
+    Option(name="quiet", kind=FLAG, short="q", help="print refusals only"),
+    Option(name="interactive", kind=FLAG, short="i", help="pass standard input to the worker"),
+    Option(name="tty", kind=FLAG, short="t", help="give the worker a terminal"),
+    Option(name="help", kind=FLAG, short="h", help="show this"),
+    Option(name="version", kind=FLAG, help="show the version"),
+)
+_LONG = {option.name: option for option in OPTIONS}
+_SHORT = {option.short: option for option in OPTIONS if option.short}
+
+USAGE = "card-run [options] -- COMMAND [ARG...]"
+_HEAD = f"""\
+usage: {USAGE}
+
+Run one untrusted command in a rootless podman container behind three walls that it can prove.
+
+options:
+"""
+_EXAMPLES = """
+examples:
+  card-run -- true
+  card-run --write ~/work -- git clone https://github.com/OWNER/REPO
+  card-run --write ~/work --model-host api.anthropic.com --env ANTHROPIC_API_KEY -it -- agent
+  card-run --read /srv/data --net none --json receipt.json -- python3 check.py
+  card-run --plan --write ~/work -- make test
+
+exit status: the worker's own; 125 refused, 126 the worker cannot be executed, 127 it was not found
+"""
+
+
+def help_text() -> str:
+    """Return what `--help` prints."""
+    rows = [(_form(option), option.help) for option in OPTIONS]
+    width = max(len(form) for form, _ in rows)
+    return _HEAD + "".join(f"  {form:{width}}  {text}\n" for form, text in rows) + _EXAMPLES
+
+
+def _form(option: Option) -> str:
+    short = f"-{option.short}, " if option.short else "    "
+    value = "|".join(option.choices) or option.metavar
+    return f"{short}--{option.name}" + (f" {value}" if value else "")
+
+
+class Line:
+    """A command line being read: what was set so far, and everything that is wrong with it."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.problems: list[str] = []
+
+    def set(self, option: Option, value: str | None) -> None:
+        """Take one option; `value` is None for a flag."""
+        if option.kind == FLAG:
+            self.values[option.field] = True
+        elif option.choices and value not in option.choices:
+            self.problems.append(f"--{option.name} takes {' or '.join(option.choices)}, not {value!r}")
+        elif option.kind == MANY:
+            self.values[option.field] = (*self.values.get(option.field, ()), value)
+        elif option.field in self.values:
+            self.problems.append(f"--{option.name} is given twice")
+        else:
+            self.values[option.field] = value
+
+    def long(self, word: str, rest: list[str]) -> None:
+        """Take `--name`, `--name=VALUE` or `--name VALUE`; a value is taken from the front of `rest`."""
+        name, equals, value = word[2:].partition("=")
+        option = _LONG.get(name)
+        if option is None:
+            self.problems.append(f"there is no option --{name}")
+        elif option.kind == FLAG:
+            if equals:
+                self.problems.append(f"--{name} takes no value")
+            self.set(option, None)
+        elif equals or rest:
+            self.set(option, value if equals else rest.pop(0))
+        else:
+            self.problems.append(f"--{name} lacks its value")
+
+    def short(self, letters: str) -> None:
+        """Take a bundle of short flags."""
+        for letter in letters:
+            option = _SHORT.get(letter)
+            if option is None:
+                self.problems.append(f"there is no option -{letter}")
+            else:
+                self.set(option, None)
+
+
+def read(arguments: list[str]) -> tuple[Request, dict[str, bool]]:
+    """Return what is asked for, and which of `help` and `version` were; raises Refused with every mistake."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    rest, line = arguments[:end], Line()
+    while rest:
+        word = rest.pop(0)
+        if word.startswith("--"):
+            line.long(word, rest)
+        elif word.startswith("-") and len(word) > 1:
+            line.short(word[1:])
+        else:
+            line.problems.append(f"{word!r} stands before --: the command comes after it")
+    asked = {name: bool(line.values.pop(name, False)) for name in ("help", "version")}
+    _seconds(line)
+    if line.problems and not asked["help"]:
+        raise Refused([Refusal("bad-command-line", problem, USAGE) for problem in line.problems])
+    return Request(command=tuple(arguments[end + 1 :]), **line.values), asked
+
+
+def _seconds(line: Line) -> None:
+    text = line.values.pop("resolve_timeout", None)
+    try:
+        if text is not None:
+            line.values["resolve_timeout"] = float(text)
+    except ValueError:
+        line.problems.append(f"--resolve-timeout takes seconds, not {text!r}")
