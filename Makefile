@@ -38,7 +38,7 @@ format: setup ## rewrite the source in the one format
 	.venv/bin/ruff check --fix .
 
 demo: setup ## run a card that works and then tries to get out
-	infra/bench/demo
+	$(BENCH) python3 /src/infra/bench/demo.py
 
 bench: setup ## the cost of a card, as a ratio to plain podman run
 	$(BENCH) python3 /src/infra/bench/speed.py
