@@ -57,8 +57,7 @@ def run(entry: view.Entry, *, scratch: Path | None) -> int:
     first = os.fork()
     if first == 0:
         os.close(writer)
-        os.close(reader)
-        _first(entry, group)
+        _first(reader, entry, group)
     try:
         return _supervise(first)
     finally:
@@ -104,10 +103,13 @@ def _remove_group(group: Group) -> None:
         Path(folder).rmdir()
 
 
-def _first(entry: view.Entry, group: Group) -> None:
+def _first(reader: int, entry: view.Entry, group: Group) -> None:
     """Be the first process of the pid namespace: join the control group, build the view, become init."""
     try:
         linux.die_with_parent()
+        if select.select([reader], [], [], 0)[0]:  # the caller died before that
+            os._exit(view.EXIT_CANNOT_ENTER)
+        os.close(reader)
         (group.path / "bench" / "cgroup.procs").write_text("0", encoding="ascii")
         view.enter(entry, group=group.path)
     except Exception as error:  # noqa: BLE001 - this is the child's main(): report and end

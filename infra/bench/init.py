@@ -8,13 +8,15 @@ import json
 import os
 import signal
 import socket
+import stat
+import subprocess
 import sys
 from typing import Any, NoReturn
 
 from infra.bench import link, servers
 from infra.bench.linux import CLONE_NEWNET, unshare
 from infra.bench.rootfs import UID, USER
-from infra.bench.view import ENTRY_FILE, EXIT_CANNOT_ENTER
+from infra.bench.view import CONTAINER_STORAGE, ENTRY_FILE, EXIT_CANNOT_ENTER, environment
 from infra.bench.world import World, build
 
 FORWARDED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
@@ -30,10 +32,12 @@ def main() -> NoReturn:
     os.unlink(ENTRY_FILE)
     socket.sethostname("bench")
     process = _network(build(entry["world"]))
+    _remove_containers()
     command = os.fork()
     if command == 0:
         _execute(entry)
     status = _wait(command, process)
+    _remove_containers()
     os._exit(status)
 
 
@@ -63,20 +67,54 @@ def _resolver_files(world: World) -> None:
         file.writelines(f"nameserver {address}\n" for address in world.resolver.configured)
 
 
+def _remove_containers() -> None:
+    """Remove what containers are in podman's storage: images persist from run to run, run state does not.
+
+    Before the command that is what a killed run left; after it, what the command did. podman is asked only when its
+    storage lists a container, so this costs nothing otherwise.
+    """
+    for as_root, home in ((False, f"/{CONTAINER_STORAGE['user']}"), (True, f"/{CONTAINER_STORAGE['root']}")):
+        try:
+            with open(f"{home}/storage/overlay-containers/containers.json", "rb") as file:
+                listed = file.read().strip()
+        except FileNotFoundError:
+            continue
+        if listed not in {b"", b"[]", b"null"}:
+            _run_quietly(["/usr/bin/podman", "rm", "--all", "--force", "--volumes", "--time=0"], as_root=as_root)
+
+
+def _run_quietly(argv: list[str], *, as_root: bool) -> None:
+    """Run a program as root or the user; what it says is shown only if it fails."""
+    owner = 0 if as_root else UID
+    done = subprocess.run(
+        argv,
+        check=False,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        env=environment(as_root=as_root),
+        user=owner,
+        group=owner,
+        extra_groups=[],
+        cwd="/",
+    )
+    if done.returncode != 0:
+        sys.stderr.write(f"bench: {' '.join(argv)}: {done.stderr.decode(errors='replace').strip()}\n")
+
+
 def _execute(entry: "dict[str, Any]") -> NoReturn:
     """Become the command, as the user; 127 and 126 as a shell would say them."""
     for number in RESTORED:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if not entry["as_root"]:
+        _give_pipes()
         os.initgroups(USER, UID)
         os.setgid(UID)
         os.setuid(UID)
     argv: list[str] = entry["argv"]
-    environment: dict[str, str] = entry["environment"]
     try:
         os.chdir(entry["cwd"])
-        os.execvpe(argv[0], argv, environment)  # noqa: S606 - no shell
+        os.execvpe(argv[0], argv, entry["environment"])  # noqa: S606 - no shell
     except FileNotFoundError as error:
         sys.stderr.write(f"bench: {argv[0]}: {error.strerror}\n")
         os._exit(127)
@@ -85,6 +123,13 @@ def _execute(entry: "dict[str, Any]") -> NoReturn:
         os._exit(126)
     finally:
         os._exit(EXIT_CANNOT_ENTER)
+
+
+def _give_pipes() -> None:
+    """Let the user open its own standard streams by name (/dev/stderr) when they are pipes: those belong to root."""
+    for descriptor in range(3):
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            os.fchown(descriptor, UID, UID)
 
 
 def _wait(command: int, world: int) -> int:

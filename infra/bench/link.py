@@ -29,7 +29,8 @@ COUNTING = f"""table inet seen {{
   }}
 }}
 """
-ELEMENT = re.compile(r"([0-9a-f.:]+) \. (tcp|udp) \. (\d+) counter packets (\d+)")
+ELEMENT = re.compile(r"([0-9a-f.:]+) \. (\w+) \. (\d+) counter packets (\d+)")
+PROTOCOLS = {"tcp": "tcp", "udp": "udp", "6": "tcp", "17": "udp"}  # nft --numeric prints the numbers
 
 
 def quieten() -> None:
@@ -71,7 +72,14 @@ def bring_up_world(world: World) -> None:
 def seen() -> str:
     """Return what arrived in the world, `PROTOCOL ADDRESS PORT COUNT` on each line, sorted."""
     argv = [NFT, "--numeric", "list", "table", "inet", "seen"]
-    listing = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    listing = re.sub(r" \. 6 \. ", " . tcp . ", re.sub(r" \. 17 \. ", " . udp . ", listing))
-    found = sorted((match[2], match[1], int(match[3]), match[4]) for match in ELEMENT.finditer(listing))
+    return parse_seen(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+
+
+def parse_seen(listing: str) -> str:
+    """Return the lines of `seen` from nft's listing of the counting table."""
+    found = sorted(
+        (PROTOCOLS[match[2]], match[1], int(match[3]), match[4])
+        for match in ELEMENT.finditer(listing)
+        if match[2] in PROTOCOLS
+    )
     return "".join(f"{protocol} {address} {port} {count}\n" for protocol, address, port, count in found)

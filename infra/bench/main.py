@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
         return EXIT_USAGE
     try:
         return _run(options)
-    except BuildError as error:
+    except (BuildError, OSError) as error:
         say("bench", str(error))
         return EXIT_CANNOT_BUILD
 
@@ -57,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
     if command[:1] == ["--"]:
         command = command[1:]
     try:
-        document = world.document(Path(options.world))
+        document = world.document(_world_file(options.world))
         description = world.build(document)
     except world.WorldError as error:
         raise BuildError(f"--world {options.world}:\n{error}") from error
@@ -81,13 +82,21 @@ def _run(options: argparse.Namespace) -> int:
     return enter.run(entry, scratch=scratch)
 
 
+def _world_file(text: str) -> Path:
+    """Return the world file that a path, or the bare name of one of ours, means."""
+    ours = layout.DEFAULT_WORLD.parent / f"{text}.toml"
+    return ours if "/" not in str(text) and ours.is_file() else Path(text)
+
+
 def _storage(*, fresh: bool) -> tuple[Path, Path | None]:
     """Return podman's storage for this run, held against other runs, and the folder to remove afterwards."""
     if fresh:
         runs = layout.CACHE / "runs"
         runs.mkdir(exist_ok=True)
+        _remove_left_over(runs)
         place = Path(tempfile.mkdtemp(prefix="run-", dir=runs))
         place.chmod(0o755)
+        layout.hold(place, exclusive=True)
     else:
         place = layout.STORAGE
         place.mkdir(exist_ok=True)
@@ -96,6 +105,15 @@ def _storage(*, fresh: bool) -> tuple[Path, Path | None]:
         (place / name).mkdir(exist_ok=True)
         os.chown(place / name, owner, owner)
     return place, place if fresh else None
+
+
+def _remove_left_over(runs: Path) -> None:
+    """Remove the storage of fresh runs that no process holds any more: their sweeper was killed too."""
+    for place in runs.iterdir():
+        lock = layout.hold(place, exclusive=True)
+        if lock is not None:
+            shutil.rmtree(place, ignore_errors=True)
+            os.close(lock)
 
 
 def _bind(text: str) -> tuple[Path, str]:
