@@ -35,10 +35,12 @@ class Spec:
     binds: list[tuple[str, str, int]] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     tmpfs: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)  # path inside -> content, executable
     no_new_privs: bool = True
     drop_capabilities: bool = True
-    profile: bool = True
+    profile: str = "allow"  # or "none", or the errno that landlock_create_ruleset is to meet
     read_only: bool = True
+    held: dict[str, str] = field(default_factory=dict)  # descriptor number -> path outside that stays open on it
     proof: list[str] = field(default_factory=list)  # path on the outside, run, nonce
 
 
@@ -94,9 +96,7 @@ def _touch(source: str, target: str) -> None:
 def _root(spec: Spec) -> None:
     root = "/tmp"
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
-    sources = [
-        (os.open(source, os.O_PATH | os.O_CLOEXEC), source, target, flags) for source, target, flags in spec.binds
-    ]
+    sources = [(os.open(source, os.O_PATH | os.O_CLOEXEC), target, flags) for source, target, flags in spec.binds]
     devices = [(os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC), name) for name in DEVICES]
     _mount("root", root, "tmpfs", 0, "mode=0755")
     for path in ("/proc", "/sys", "/dev", "/run", *spec.tmpfs):
@@ -113,8 +113,12 @@ def _root(spec: Spec) -> None:
     for target, link in spec.links:
         os.makedirs(os.path.dirname(root + link), exist_ok=True)
         os.symlink(target, root + link)
-    for descriptor, source, target, flags in sources:
-        del source
+    for path, content in spec.files.items():
+        os.makedirs(os.path.dirname(root + path), exist_ok=True)
+        with open(root + path, "w", encoding="utf-8") as file:
+            file.write(content)
+        os.chmod(root + path, 0o755)  # noqa: S103 - a program of the image's
+    for descriptor, target, flags in sources:
         place = f"/proc/self/fd/{descriptor}"
         _touch(place, root + target)
         _mount(place, root + target, None, MS_BIND)
@@ -126,9 +130,14 @@ def _root(spec: Spec) -> None:
     os.chdir("/")
 
 
-def _allow_everything() -> None:
-    program = ctypes.create_string_buffer(struct.pack("=HBBI", 6, 0, 0, 0x7FFF0000), 8)
-    fprog = ctypes.create_string_buffer(struct.pack("@HP", 1, ctypes.addressof(program)))
+def _profile(name: str) -> None:
+    """Load a filter as podman would: one that allows everything, or everything but Landlock's first call."""
+    ops = [(6, 0, 0, 0x7FFF0000)]
+    if name != "allow":
+        ops = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (6, 0, 0, 0x50000 | int(name)), *ops]
+    packed = b"".join(struct.pack("=HBBI", *op) for op in ops)
+    program = ctypes.create_string_buffer(packed, len(packed))
+    fprog = ctypes.create_string_buffer(struct.pack("@HP", len(ops), ctypes.addressof(program)))
     _call("prctl", 22, ctypes.c_ulong(2), fprog, 0, 0)
 
 
@@ -151,6 +160,8 @@ def _third_descriptor(fd: int) -> None:
 def _become(spec: Spec) -> None:
     if spec.proof:
         _prove(*spec.proof)
+    for number, path in spec.held.items():
+        os.dup2(os.open(path, os.O_RDONLY), int(number))
     _root(spec)
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
@@ -158,8 +169,8 @@ def _become(spec: Spec) -> None:
         _drop()
     if spec.no_new_privs:
         _call("prctl", 38, ctypes.c_ulong(1), 0, 0, 0)
-    if spec.profile:
-        _allow_everything()
+    if spec.profile != "none":
+        _profile(spec.profile)
     os.execve(spec.argv[0], spec.argv, spec.env)  # noqa: S606 - never a shell
 
 
