@@ -1,12 +1,28 @@
 """Network namespaces: enter one, pin one by a bind mount, undo the pin (setns(2), mount(2), umount2(2)).
 
 Every call here changes the calling process or the mount table and nothing else; the callers decide when. Kernel
-failures are OSError and name the call. Python has no mount, and setns only from 3.12.
+failures are OSError and name the call. Python has no mount, and setns only from 3.12. The calls are made with what
+`ctypes` itself is made of: its own start-up defines types for everything, 2 ms of the hook's 25.
 """
 
-import ctypes
+import _ctypes
 import errno
 import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ctypes import c_char_p, c_int, c_ulong
+else:
+
+    class c_int(_ctypes._SimpleCData):  # noqa: D101, N801, SLF001 - ctypes' own names and ways
+        _type_ = "i"
+
+    class c_ulong(_ctypes._SimpleCData):  # noqa: D101, N801, SLF001
+        _type_ = "L"
+
+    class c_char_p(_ctypes._SimpleCData):  # noqa: D101, N801, SLF001
+        _type_ = "z"
+
 
 # linux/sched.h, linux/mount.h, linux/fs.h
 CLONE_NEWNET = 0x40000000
@@ -14,12 +30,26 @@ MS_BIND = 4096
 MNT_DETACH = 2
 UMOUNT_NOFOLLOW = 8
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_SETNS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, use_errno=True)(("setns", _LIBC))
-_MOUNT = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_void_p, use_errno=True
-)(("mount", _LIBC))
-_UMOUNT2 = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int, use_errno=True)(("umount2", _LIBC))
+
+_FLAGS = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+
+
+class _Setns(_ctypes.CFuncPtr):
+    _flags_, _restype_, _argtypes_ = _FLAGS, c_int, (c_int, c_int)
+
+
+class _Mount(_ctypes.CFuncPtr):
+    _flags_, _restype_, _argtypes_ = _FLAGS, c_int, (c_char_p, c_char_p, c_char_p, c_ulong, c_char_p)
+
+
+class _Umount2(_ctypes.CFuncPtr):
+    _flags_, _restype_, _argtypes_ = _FLAGS, c_int, (c_char_p, c_int)
+
+
+_LIBC = _ctypes.dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+_SETNS = _Setns(_ctypes.dlsym(_LIBC, "setns"))
+_MOUNT = _Mount(_ctypes.dlsym(_LIBC, "mount"))
+_UMOUNT2 = _Umount2(_ctypes.dlsym(_LIBC, "umount2"))
 
 
 def setns(fd: int) -> None:
@@ -45,7 +75,7 @@ def unmount(target: str) -> bool:
 
 def _check(call: str, result: int) -> None:
     if result < 0:
-        number = ctypes.get_errno()
+        number = _ctypes.get_errno()
         raise OSError(number, f"{call}: {os.strerror(number)}")
 
 

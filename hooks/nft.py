@@ -1,13 +1,18 @@
-"""The nft(8) program as three calls: load a text, list a table, delete one.
+"""The nft(8) program as calls: load a text, list a table, delete one; and a process of it that waits for its words.
 
 The rule: the program by absolute path, our own environment, no shell, and no signal mask inherited (crun starts hooks
-with every signal blocked; a child that keeps the mask cannot be ended). Text goes in and comes out through anonymous
-files, so no pipe can fill and what was audited is exactly what nft reads. Acts on the caller's network namespace.
+with every signal blocked; a child that keeps the mask cannot be ended). What was audited is exactly what nft reads, on
+its standard input; what it says goes to anonymous files, so no pipe can fill. A process acts on the network namespace
+that its starter was in, and does nothing before it is told: what starting it costs can pass while we read and audit.
 """
 
 import os
 
 from oci.refusal import Refusal, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
 
 PROGRAMS = ("/usr/sbin/nft", "/sbin/nft")
 _ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
@@ -22,16 +27,62 @@ def program() -> str:
     raise Refused([Refusal("nft-missing", f"nft is not at {places}", "install the package nftables")])
 
 
-def load(text: str) -> None:
+class Nft:
+    """An nft process that waits for its commands: told once, or ended when its `with` block is left."""
+
+    __slots__ = ("_errors", "_input", "_output", "_pid")
+
+    def __init__(self) -> None:
+        path = program()
+        reader, self._input = os.pipe()
+        self._output, self._errors = os.memfd_create("nft-output"), os.memfd_create("nft-errors")
+        actions = [(os.POSIX_SPAWN_DUP2, fd, at) for at, fd in enumerate((reader, self._output, self._errors))]
+        try:
+            self._pid = os.posix_spawn(path, (path, "-f", "-"), _ENV, file_actions=actions, setsigmask=())
+        except OSError:
+            self._close()
+            raise
+        finally:
+            os.close(reader)
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._input >= 0:
+            self.end()
+
+    def tell(self, text: str) -> "tuple[int, str, str]":
+        """Give the process its commands and wait; return its status (negative: a signal), output and errors."""
+        _write_all(self._input, text.encode("ascii"))
+        return self.end()
+
+    def end(self) -> "tuple[int, str, str]":
+        """End the input, which without commands changes nothing, and wait."""
+        os.close(self._input)
+        self._input = -1
+        try:
+            status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+            return status, _read_all(self._output), _read_all(self._errors)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        for fd in (self._input, self._output, self._errors):
+            if fd >= 0:
+                os.close(fd)
+
+
+def load(text: str, process: "Nft | None" = None) -> None:
     """Apply the text as one transaction; raises Refused (`nft-load`) with nft's own message, and nothing is applied."""
-    status, _, errors = _run(("-f", "-"), text)
+    status, _, errors = (process or Nft()).tell(text)
     if status != 0:
         raise Refused([Refusal("nft-load", f"nft refused the table: {_first_line(errors)}")])
 
 
-def list_table(family: str, table: str) -> str:
+def list_table(family: str, table: str, process: "Nft | None" = None) -> str:
     """Return the table as the kernel holds it; raises Refused (`nft-list`) when it cannot be listed or is not there."""
-    status, listing, errors = _run(("list", "table", family, table))
+    status, listing, errors = (process or Nft()).tell(f"list table {family} {table}\n")
     if status != 0:
         raise Refused([Refusal("nft-list", f"the table {table} cannot be read back: {_first_line(errors)}")])
     return listing
@@ -40,7 +91,7 @@ def list_table(family: str, table: str) -> str:
 def delete_table(family: str, table: str) -> None:
     """Delete the table if it exists; raises Refused (`nft-delete`) when it is still there."""
     name = f"table {family} {table}"
-    status, _, errors = _run(("-f", "-"), f"{name}\ndelete {name}\n")
+    status, _, errors = Nft().tell(f"{name}\ndelete {name}\n")
     if status != 0:
         raise Refused([Refusal("nft-delete", f"the table {table} cannot be removed: {_first_line(errors)}")])
 
@@ -49,25 +100,12 @@ def _first_line(errors: str) -> str:
     return next((line.strip() for line in errors.splitlines() if line.strip()), "no reason given")[:300]
 
 
-def _run(arguments: "tuple[str, ...]", text: str = "") -> "tuple[int, str, str]":
-    """Run nft to its end; return its status (negative: the signal that ended it), output and errors."""
-    files = [os.memfd_create(name) for name in ("nft-in", "nft-out", "nft-err")]
-    try:
-        _write_all(files[0], text.encode("ascii"))
-        os.lseek(files[0], 0, os.SEEK_SET)
-        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files)]
-        path = program()
-        pid = os.posix_spawn(path, (path, *arguments), _ENV, file_actions=actions, setsigmask=())
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return status, _read_all(files[1]), _read_all(files[2])
-    finally:
-        for fd in files:
-            os.close(fd)
-
-
 def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except BrokenPipeError:
+        return  # the process ended early, and its status says why
 
 
 def _read_all(fd: int) -> str:

@@ -10,6 +10,7 @@ import os
 import time
 
 from hooks import audit, bundle, netns, nft, plan, rundir
+from hooks.egress import NETNS, Egress
 from oci import records, state, strictjson
 from oci.refusal import Refusal, Refused
 
@@ -57,27 +58,37 @@ def run(stdin: int) -> int:
 
 def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock) -> "dict[str, object]":
     rundir.wait_for_plan(directory)
-    clock.phase("wait")
     card = rundir.open_card(directory)
     rundir.refuse_consumed(card)
-    wanted = plan.parse(rundir.read(directory, rundir.PLAN), container)
-    text = rundir.read(directory, rundir.TABLE).decode("utf-8", "surrogateescape")
-    clock.phase("plan")
-    bundle.check(container, wanted.bundle)
-    clock.phase("bundle")
-    audit.audit(text, wanted.egress)
-    clock.phase("audit")
+    clock.phase("wait")
     namespace = _enter(container)
-    clock.phase("enter")
-    nft.load(text)
-    clock.phase("load")
-    listing = nft.list_table("inet", wanted.egress.table)
-    clock.phase("list")
-    facts = audit.audit(listing, wanted.egress)
-    clock.phase("audit_listing")
+    # Both processes start up, which is half of their cost, while the plan is read and the text audited.
+    with nft.Nft() as loader, nft.Nft() as lister:
+        clock.phase("enter")
+        wanted = plan.parse(rundir.read(directory, rundir.PLAN), container)
+        text = rundir.read(directory, rundir.TABLE).decode("utf-8", "surrogateescape")
+        clock.phase("plan")
+        bundle.check(container, wanted.bundle)
+        clock.phase("bundle")
+        facts = _wall(text, wanted.egress, loader, lister, clock)
     _vouch(wanted, directory, card, namespace)
     clock.phase("vouch")
     return {**facts.to_json(), "netns": netns.inode(namespace), "digest": wanted.digest}
+
+
+def _wall(text: str, wall: Egress, loader: nft.Nft, lister: nft.Nft, clock: _Clock) -> audit.Facts:
+    """Load the table and return the facts of what the kernel then holds."""
+    if wall.selector.kind != NETNS:
+        raise Refused([Refusal("wrong-placement", f"a card's own namespace is not walled by {wall.selector.kind}")])
+    audit.audit(text, wall)
+    clock.phase("audit")
+    nft.load(text, loader)
+    clock.phase("load")
+    listing = nft.list_table("inet", wall.table, lister)
+    clock.phase("list")
+    facts = audit.audit(listing, wall)
+    clock.phase("audit_listing")
+    return facts
 
 
 def _enter(container: state.State) -> int:
