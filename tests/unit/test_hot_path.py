@@ -1,0 +1,49 @@
+"""card-run's hot path imports what is listed here and nothing else: each module more is time in every card."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+OURS = {
+    "launcher",
+    "launcher.cli",
+    "launcher.egress",
+    "launcher.egress.names",
+    "launcher.egress.nameservers",
+    "launcher.egress.policy",
+    "launcher.fs",
+    "launcher.fs.policy",
+    "launcher.launch",
+    "launcher.options",
+    "launcher.request",
+    "launcher.run",
+    "launcher.run.channel",
+    "launcher.run.command",
+    "launcher.run.directory",
+    "launcher.run.perform",
+    "launcher.run.site",
+    "launcher.run.spawn",
+    "launcher.runtime",
+    "launcher.value",
+    "oci",
+    "oci.annotations",
+    "oci.records",
+    "oci.refusal",
+}
+# What the interpreter itself or `os` does not already bring; all are C modules of well under a millisecond.
+FOREIGN = {"_socket", "fcntl"}
+PROGRAM = """
+import sys, os, stat, time
+before = set(sys.modules)
+sys.path.insert(0, sys.argv[1])
+import launcher.cli
+print("\\n".join(set(sys.modules) - before))
+"""
+
+
+def test_imports_before_podman_is_started() -> None:
+    """Nothing slow is imported by the time podman is started."""
+    words = [sys.executable, "-I", "-S", "-c", PROGRAM, str(ROOT)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == OURS | FOREIGN
