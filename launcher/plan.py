@@ -4,19 +4,18 @@ Pure but for reading the bench's own addresses: it can be printed, tested and au
 digest is that of `plan.json`'s bytes, which the hook checks and the proof repeats.
 """
 
-import hashlib
-import json
 import os
 from typing import TYPE_CHECKING
 
 from hooks import ruleset
 from hooks.egress import Egress, Selector
+from hooks.plan import sha256
 from launcher.bench import Bench
 from launcher.egress import addresses
 from launcher.fs.policy import PRIVATE
 from launcher.launch import Launch
 from launcher.value import Value
-from oci import probes, records
+from oci import probes, records, strictjson
 from oci.refusal import Refusal, Refused
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def complete(
         "egress": egress.to_json(),
         "bundle": bundle,
     }
-    data = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    data = strictjson.dump(content).encode()
     return Plan(
         launch=launch,
         bench=bench,
@@ -81,7 +80,7 @@ def complete(
         table=table,
         nonce=nonce,
         json=data,
-        digest=hashlib.sha256(data).hexdigest(),
+        digest=sha256(data),
     )
 
 

@@ -5,8 +5,9 @@ sent again and the next server tried within that. Truncated answers are asked ag
 this module costs 80 ms, so card-run does it after podman was started.
 """
 
+import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections import deque
 from typing import Any, Protocol, cast
 
 import dns.exception
@@ -56,17 +57,24 @@ class DnsResolver:
     def resolve(self, names: list[str]) -> dict[str, Answer]:
         """Return an answer for every name; one that is not in by the deadline says so."""
         deadline = time.monotonic() + self._timeout
-        pool = ThreadPoolExecutor(max_workers=min(_WORKERS, max(1, len(names) * len(self._types))))
-        asked = {
-            name: [pool.submit(_ask, name, kind, self._servers, deadline) for kind in self._types] for name in names
-        }
-        wait([future for futures in asked.values() for future in futures], timeout=self._timeout)
-        pool.shutdown(wait=False, cancel_futures=True)
-        return {name: _merge([_settle(future) for future in futures]) for name, futures in asked.items()}
+        questions = deque((name, kind) for name in names for kind in self._types)
+        answers: dict[tuple[str, dns.rdatatype.RdataType], Answer] = {}
 
+        def work() -> None:
+            while questions and time.monotonic() < deadline:
+                try:
+                    name, kind = questions.popleft()
+                except IndexError:
+                    return
+                answers[name, kind] = _ask(name, kind, self._servers, deadline)
 
-def _settle(future: "Future[Answer]") -> Answer:
-    return future.result() if future.done() and not future.cancelled() else Answer(failure="timed out")
+        workers = [threading.Thread(target=work, daemon=True) for _ in range(min(_WORKERS, len(questions)))]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+        late = Answer(failure="timed out")
+        return {name: _merge([answers.get((name, kind), late) for kind in self._types]) for name in names}
 
 
 def _merge(answers: list[Answer]) -> Answer:

@@ -5,10 +5,15 @@ every byte passes at once and untouched.
 """
 
 import os
-import signal
 import threading
 
 from launcher.run.spawn import FORWARDED, Child
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal
 
 # siginfo_t si_code of a signal that the terminal sent to the whole process group: podman has it already.
 _SI_KERNEL = 0x80
@@ -61,7 +66,7 @@ class Podman:
 
     def _forward(self) -> None:
         while True:
-            info = signal.sigwaitinfo(FORWARDED)
+            info = _signal.sigwaitinfo(FORWARDED)
             self.signalled = True
             if info.si_code != _SI_KERNEL:
                 os.kill(self.pid, info.si_signo)

@@ -1,7 +1,5 @@
 """One started card, from podman's start to the receipt. Imported once podman runs, so it may import what it likes."""
 
-import json
-import subprocess
 import time
 from typing import Any
 
@@ -13,6 +11,7 @@ from launcher.run.channel import Channel
 from launcher.run.directory import STAGE2_DIRECTORY, RunDirectory
 from launcher.run.process import Podman
 from launcher.run.receipt import Measured, build, guarantees, level
+from oci import strictjson
 from oci.refusal import Refusal, Refused
 
 _SWEEP_SECONDS = 30
@@ -116,11 +115,11 @@ class Session:
 
     def _hook(self) -> dict[str, Any]:
         data = self._run.read("hook.json")
-        return json.loads(data) if data else {}
+        return _parsed(data) if data else {}
 
     def _ledger(self) -> dict[str, Any] | None:
         data = self._run.read("ledger.json")
-        return json.loads(data) if data else None
+        return _parsed(data) if data else None
 
     def _never_started(self) -> Refused:
         """Return why podman never got to stage 2: the hook's reasons, else podman's own words."""
@@ -151,6 +150,8 @@ class Session:
             return
         cid = f"--cidfile={self._run / command.CID}"
         words = [self._podman.program, "--remote=false", "rm", "--force", "--ignore", "--time=2", cid]
+        import subprocess  # the way out of a run that went wrong
+
         subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SWEEP_SECONDS, check=False)
 
     def _account(self, plan: Plan, measured: Measured, *, quiet: bool, receipt: str | None) -> None:
@@ -168,8 +169,18 @@ def _refusals(report: dict[str, list[str]]) -> list[Refusal]:
     return [Refusal(*one) for one in told] or [Refusal("stage2-refused", "stage 2 refused and gave no reason")]
 
 
+def _parsed(data: bytes) -> dict[str, Any]:
+    """Return one of the hooks' own files; raises TypeError or ValueError when it is not a JSON object."""
+    value = strictjson.parse(data)
+    if not isinstance(value, dict):
+        raise TypeError("not a JSON object")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
 def _write_receipt(target: str, content: dict[str, Any]) -> None:
     """Write the receipt to a file, or to an open descriptor named by its number."""
+    import json  # 3 ms that a run without a receipt does not pay
+
     data = json.dumps(content, indent=2, sort_keys=True) + "\n"
     with open(int(target) if target.isdigit() else target, "w", encoding="utf-8") as file:
         file.write(data)
