@@ -8,8 +8,8 @@ import fcntl
 import hashlib
 import json
 import os
-import py_compile
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -26,13 +26,13 @@ from oci.refusal import Refusal, Refused
 
 # What goes into the card beside the interpreter, and what the hooks need, as paths below the package root.
 CARD_SOURCES = ("launcher/__init__.py", "launcher/stage2", "oci/__init__.py", "oci/records.py", "oci/refusal.py")
+CARD_ENTRY = "launcher/stage2/__main__.py"
 HOOK_SOURCES = ("hooks", "oci")
 # What decides how all of it is built.
 BUILD_SOURCES = ("launcher/seccomp", "launcher/runtime.py", "launcher/runtime_build.py", "launcher/runtime_elf.py")
 CONTAINERS_CONF = "launcher/run/containers.conf"
 UNUSED_SECONDS = 86400
 
-_ENTRY = "from launcher.stage2.enter import main\n\nmain()\n"
 # Run by the interpreter that will run stage 2: where each module comes from that stage 2 imports.
 _DISCOVER = """
 import sys
@@ -44,6 +44,14 @@ for name, module in sorted(sys.modules.items()):
     if spec is not None and spec.has_location:
         print(name, spec.origin, sep="\\t")
 """
+# A process of its own for all of them: what else lives in a process changes the bytes that marshal writes, and the
+# runtime's digest with them. The code remembers the name it has in the runtime, not the path it came from.
+_COMPILE = """
+import json, py_compile, sys
+mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+for source, place, name in json.load(sys.stdin):
+    py_compile.compile(source, place, dfile=name, doraise=True, optimize=2, invalidation_mode=mode)
+"""
 # Run by the finished runtime, away from everything else: it must import stage 2 and nothing from outside itself.
 _TRY = """
 import sys, launcher.stage2.enter
@@ -53,11 +61,12 @@ print(*(m.__file__ for m in sys.modules.values() if getattr(m, "__file__", None)
 
 @dataclass(slots=True)
 class Layout:
-    """A runtime in the making at `path`; `inputs` are all the files it was made from."""
+    """A runtime in the making at `path`: all the files it is made from, and the sources among them by compiled name."""
 
     path: str
     python: str
     inputs: set[str] = field(default_factory=set[str])
+    sources: dict[str, str] = field(default_factory=dict[str, str])
     argv: tuple[str, ...] = ()
     filter_rules: int = 0
 
@@ -86,8 +95,9 @@ def build(cache: str) -> Runtime:
         work = tempfile.mkdtemp(prefix="building-", dir=cache)
         try:
             return _build(cache, Layout(work, runtime.base_python()))
-        except (OSError, subprocess.SubprocessError, py_compile.PyCompileError) as error:
-            raise Refused([Refusal("runtime-unbuildable", str(error))]) from error
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", None) or ""
+            raise Refused([Refusal("runtime-unbuildable", f"{error} {said}".strip())]) from error
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -107,13 +117,14 @@ def _build(cache: str, layout: Layout) -> Runtime:
     _lay_hooks(layout)
     _lay_seccomp(layout)
     _lay_containers_conf(layout)
+    _compile(layout)
     for folder, _, _ in os.walk(layout.path):
         os.chmod(folder, 0o700 if folder == layout.path else 0o755)
     _try(layout)
     digest = content_digest(layout.path)
     final = f"{cache}/{runtime.directory_name(digest)}"
     _lay_hooksd(layout, final)
-    _put_in_place(layout, digest, final)
+    _put_in_place(layout, final)
     _write_manifest(cache, layout, digest, final)
     found = runtime.lookup(cache)
     if found is None:
@@ -129,15 +140,15 @@ def _lay_card(layout: Layout) -> None:
     for name, origin in [*modules.items(), ("os", landmark)]:
         if origin.endswith(".py"):
             inside = name.replace(".", "/") + ("/__init__" if origin.endswith("/__init__.py") else "")
-            _compile(layout, origin, f"card/{library}/{inside}.pyc")
+            layout.sources[f"card/{library}/{inside}.pyc"] = origin
     extensions = [origin for origin in modules.values() if not origin.endswith(".py")]
     for origin in extensions:
         data = runtime_elf.without_run_path(layout.read(origin))
         layout.put(f"card/{library}/lib-dynload/{os.path.basename(origin)}", data)
     os.makedirs(f"{layout.path}/card/{library}/lib-dynload", exist_ok=True)
     for source in _sources(CARD_SOURCES):
-        _compile(layout, f"{runtime.package_root()}/{source}", f"card/{library}/{source}c")
-    _compile_text(layout, _ENTRY, "card/stage2.pyc")
+        layout.sources[f"card/{library}/{source}c"] = f"{runtime.package_root()}/{source}"
+    layout.sources["card/stage2.pyc"] = f"{runtime.package_root()}/{CARD_ENTRY}"
     layout.argv = (*_lay_program(layout, extensions), "-I", "-S", "-B", "-X", "utf8=1", f"{CARD}/stage2.pyc")
 
 
@@ -160,21 +171,16 @@ def _sources(names: tuple[str, ...]) -> list[str]:
     return sorted(found)
 
 
-def _compile(layout: Layout, source: str, name: str) -> None:
-    """Compile one source file; the code remembers the name it has in the runtime, not the path it came from."""
-    _compile_text(layout, layout.read(source).decode(), name)
-
-
-def _compile_text(layout: Layout, text: str, name: str) -> None:
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".py") as file:
-        file.write(text)
-        file.flush()
-        place = f"{layout.path}/{name}"
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-        if not os.path.exists(place):
-            py_compile.compile(file.name, place, dfile=name, doraise=True, optimize=2, invalidation_mode=mode)
-            os.chmod(place, 0o644)
+def _compile(layout: Layout) -> None:
+    """Compile every source by the interpreter that will run it, in one order."""
+    for name in layout.sources:
+        os.makedirs(os.path.dirname(f"{layout.path}/{name}"), exist_ok=True)
+    wanted = [[source, f"{layout.path}/{name}", name] for name, source in sorted(layout.sources.items())]
+    words = [layout.python, "-I", "-S", "-B", "-X", "utf8=1", "-c", _COMPILE]
+    subprocess.run(words, input=json.dumps(wanted), capture_output=True, text=True, check=True, env={})
+    for name, source in layout.sources.items():
+        layout.inputs.add(source)
+        os.chmod(f"{layout.path}/{name}", 0o644)
 
 
 def _lay_program(layout: Layout, extensions: list[str]) -> tuple[str, ...]:
@@ -197,7 +203,7 @@ def _lay_program(layout: Layout, extensions: list[str]) -> tuple[str, ...]:
 
 def _lay_hooks(layout: Layout) -> None:
     for source in _sources(HOOK_SOURCES):
-        _compile(layout, f"{runtime.package_root()}/{source}", f"hooks/{source}c")
+        layout.sources[f"hooks/{source}c"] = f"{runtime.package_root()}/{source}"
 
 
 def _lay_seccomp(layout: Layout) -> None:
@@ -234,44 +240,48 @@ def _try(layout: Layout) -> None:
         raise Refused([Refusal("runtime-unbuildable", f"the relocated {layout.python} fails: {' '.join(said)}", hint)])
 
 
-def content_digest(path: str) -> str:
-    """Return the SHA-256 of a runtime's files: names, modes and content, without hooks.d, which names the digest."""
+def content_digest(path: str, *, hooksd: bool = False) -> str:
+    """Return the SHA-256 of a runtime's names, modes and content; hooks.d, which names the digest, only on request."""
     total = hashlib.sha256()
-    for name in _files(path):
-        if not name.startswith("hooks.d/"):
-            with open(f"{path}/{name}", "rb") as file:
-                content = hashlib.sha256(file.read()).hexdigest()
-            mode = os.lstat(f"{path}/{name}").st_mode
-            total.update(f"{mode:o} {content} {name}\0".encode("utf-8", "surrogateescape"))
+    for name in _names(path):
+        if hooksd or not name.startswith("hooks.d"):
+            status = os.lstat(f"{path}/{name}")
+            content = _content(f"{path}/{name}") if stat.S_ISREG(status.st_mode) else "-"
+            total.update(f"{status.st_mode:o} {content} {name}\0".encode("utf-8", "surrogateescape"))
     return total.hexdigest()
 
 
-def _files(path: str) -> list[str]:
-    return sorted(
-        os.path.relpath(os.path.join(folder, name), path) for folder, _, names in os.walk(path) for name in names
-    )
+def _content(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
-def _put_in_place(layout: Layout, digest: str, final: str) -> None:
-    """Make `final` the runtime: what is there already stays if its content is right, and else is replaced."""
-    if os.path.isdir(final) and content_digest(final) == digest and _files(final) == _files(layout.path):
+def _names(path: str) -> list[str]:
+    """Return every file, folder and link below a path, relative to it and sorted."""
+    found = [os.path.join(folder, name) for folder, folders, files in os.walk(path) for name in (*folders, *files)]
+    return sorted(os.path.relpath(name, path) for name in found)
+
+
+def _put_in_place(layout: Layout, final: str) -> None:
+    """Make `final` the runtime: what is there already stays if it is the same to the last bit, and else is replaced."""
+    if os.path.isdir(final) and not os.path.islink(final) and _same(final, layout.path):
+        os.chmod(final, 0o700)
         return
     if os.path.lexists(final):
-        os.rename(final, f"{layout.path}/replaced")
-    kept = f"{layout.path}.done"
-    os.mkdir(kept, 0o700)
-    for name in os.listdir(layout.path):
-        if name != "replaced":
-            os.rename(f"{layout.path}/{name}", f"{kept}/{name}")
-    os.rename(kept, final)
+        os.rename(final, f"{layout.path}.replaced")
+    os.rename(layout.path, final)
+    shutil.rmtree(f"{layout.path}.replaced", ignore_errors=True)
+
+
+def _same(one: str, other: str) -> bool:
+    return content_digest(one, hooksd=True) == content_digest(other, hooksd=True)
 
 
 def _write_manifest(cache: str, layout: Layout, digest: str, final: str) -> None:
-    folders = [os.path.relpath(folder, final) for folder, _, _ in os.walk(final) if folder != final]
     items = [("schema", runtime.SCHEMA), ("digest", digest), ("python", layout.python)]
     items += [("filter_rules", str(layout.filter_rules)), *(("argv", word) for word in layout.argv)]
     items += [("input", f"{runtime.input_mark(path)} {path}") for path in sorted(layout.inputs)]
-    items += [("output", f"{runtime.output_mark(f'{final}/{name}')} {name}") for name in [*folders, *_files(final)]]
+    items += [("output", f"{runtime.output_mark(f'{final}/{name}')} {name}") for name in _names(final)]
     place = f"{cache}/{runtime.manifest_name()}"
     with open(f"{place}.new", "wb") as file:
         file.write(records.dump(items))
