@@ -61,13 +61,18 @@ def hold(path: Path, *, exclusive: bool, waiting: Callable[[], None] | None = No
     return descriptor
 
 
+def folder(kind: str, name: str) -> Path:
+    """Return where the made thing of that kind and name is, or will be."""
+    return CACHE / f"{kind}-{name}"
+
+
 def made(kind: str, name: str, make: Callable[[Path], None], *, keep: int = 0) -> Path:
     """Return CACHE/kind-name, made by `make` if it is not there, and held (shared) until this process ends.
 
     It is made aside and renamed: what carries the name is complete, and a failure leaves nothing under that name.
     Making one may not make another. Older ones of the kind are removed, but the newest `keep` and what a run holds.
     """
-    path = CACHE / f"{kind}-{name}"
+    path = folder(kind, name)
     CACHE.mkdir(parents=True, exist_ok=True)
     building = CACHE / "building"
     building.touch()

@@ -24,7 +24,7 @@ def ensure(root: Path) -> Path:
         for file in files:
             target = folder / file.relative_to(layout.CHECKOUT)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, target)
+            shutil.copyfile(file, target)
         argv = [
             f"/usr/bin/python{PYTHON}",
             "-I",

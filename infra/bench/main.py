@@ -3,12 +3,15 @@
 import argparse
 import os
 import shutil
+import stat
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from infra.bench import enter, images, layout, lib, parts, rootfs, view, world
-from infra.debian import BuildError, say
+from infra.debian import BuildError, install_missing, say
+from infra.image import image
 
 EXIT_USAGE = 2
 EXIT_CANNOT_BUILD = 125
@@ -43,6 +46,7 @@ def main(arguments: list[str]) -> int:
     if os.geteuid() != 0:
         say("bench", "needs root (it makes namespaces and device nodes): try sudo infra/bench/run ...")
         return EXIT_USAGE
+    os.umask(0o022)  # what is built here is for the bench's user too
     try:
         return _run(options)
     except (BuildError, OSError) as error:
@@ -52,7 +56,8 @@ def main(arguments: list[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Build, take the storage, enter."""
-    root = rootfs.ensure()
+    _check_readable()
+    root = _build_both()
     library = lib.ensure(root)
     command: list[str] = options.command
     if command[:1] == ["--"]:
@@ -86,6 +91,27 @@ def _world_file(text: str) -> Path:
     """Return the world file that a path, or the bare name of one of ours, means."""
     ours = layout.DEFAULT_WORLD.parent / f"{text}.toml"
     return ours if "/" not in str(text) and ours.is_file() else Path(text)
+
+
+def _check_readable() -> None:
+    """Raise BuildError when the bench's user could not read the checkout: it is shown with the modes that it has."""
+    for path in (layout.CHECKOUT, layout.CHECKOUT / "pyproject.toml"):
+        if not path.stat().st_mode & stat.S_IROTH:
+            raise BuildError(
+                f"others cannot read {path}, so the bench's user could not: chmod -R o+rX {layout.CHECKOUT}"
+            )
+
+
+def _build_both() -> Path:
+    """Return the root filesystem, and have the card image's made meanwhile when both are missing: they take longest."""
+    if rootfs.built():
+        return rootfs.ensure()
+    install_missing("bench")
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        tar = pool.submit(image.rootfs_tar)
+        root = rootfs.ensure()
+        tar.result()
+    return root
 
 
 def _storage(*, fresh: bool) -> tuple[Path, Path | None]:

@@ -60,10 +60,19 @@ def dependencies() -> list[str]:
     return [*project["dependencies"], *extras]
 
 
+def recipe() -> str:
+    """Return the digest of what the root filesystem is made from: this file and the dependencies."""
+    return layout.digest([Path(__file__).read_bytes(), *(line.encode() for line in dependencies())])
+
+
+def built() -> bool:
+    """Say whether the root filesystem is there already."""
+    return layout.folder("rootfs", recipe()).is_dir()
+
+
 def ensure() -> Path:
-    """Return the root filesystem's folder, built when the recipe (this file and the dependencies) has no build yet."""
-    recipe = layout.digest([Path(__file__).read_bytes(), *(line.encode() for line in dependencies())])
-    return layout.made("rootfs", recipe, _build)
+    """Return the root filesystem's folder, built when the recipe has no build yet."""
+    return layout.made("rootfs", recipe(), _build)
 
 
 def inside(root: Path, argv: list[str], *, bind: tuple[Path, str]) -> None:
