@@ -6,10 +6,13 @@ podman can be started while names are still being resolved (`launcher.plan` is t
 
 import os
 
+from launcher import environment, limits
 from launcher.egress import nameservers, policy
 from launcher.egress.nameservers import Nameservers
 from launcher.fs import policy as filesystem
+from launcher.fs.paths import WRITE, ancestors
 from launcher.fs.policy import Filesystem
+from launcher.limits import Limits
 from launcher.request import Request
 from launcher.value import Value
 from oci.refusal import Refusal
@@ -19,7 +22,6 @@ _RUN_LIMIT = 48
 _REFERENCE_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ._-/:@")
 # The address at which pasta answers DNS inside the card; given to it explicitly, never read from its default.
 PASTA_DNS = "169.254.1.1"
-CARD_ENV = (("HOME", filesystem.HOME), ("TMPDIR", "/tmp"))  # noqa: S108 - the card's own tmpfs
 
 
 class Launch(Value):
@@ -43,6 +45,9 @@ class Launch(Value):
     interactive: bool
     tty: bool
     podman_arg: tuple[str, ...]
+    limits: Limits
+    best_effort: bool
+    landlock: str
     notes: tuple[str, ...]
 
 
@@ -53,14 +58,12 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
     path = request.egress or default_policy()
     names, asked = _names(request, path)
     servers, deaf = _servers(request)
-    roots, closed = filesystem.decide(
-        read=list(request.read),
-        noexec=list(request.read_noexec),
-        write=list(request.write),
-        cwd=request.cwd,
-        forbidden=_forbidden(),
+    roots, closed = filesystem.decide(_filesystem(request), forbidden=_forbidden())
+    home, notes, homeless = _home(request, roots)
+    env, dropped, unset = environment.decide(
+        home=home, asked=request.env, files=request.env_file, host=request.env_host
     )
-    env, notes, unset = _environment(request.env)
+    bounds, unbounded = limits.decide({name: getattr(request, name) for name in limits.NAMES})
     networked = request.net != "none"
     launch = Launch(
         run=run,
@@ -81,9 +84,24 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         interactive=request.interactive,
         tty=request.tty,
         podman_arg=request.podman_arg,
-        notes=(*servers.notes, *notes),
+        limits=bounds,
+        best_effort=request.limits == "best-effort",
+        landlock=request.landlock,
+        notes=(*servers.notes, *notes, *dropped),
     )
-    return launch, [*refusals, *asked, *deaf, *closed, *_policy_reach(path, roots), *unset]
+    return launch, [*refusals, *asked, *deaf, *closed, *_policy_reach(path, roots), *homeless, *unset, *unbounded]
+
+
+def _filesystem(request: Request) -> filesystem.Asked:
+    return filesystem.Asked(
+        read=request.read,
+        noexec=request.read_noexec,
+        write=request.write,
+        protect=request.protect,
+        secret=request.secret,
+        cwd=request.cwd,
+        git_writable=request.git_writable,
+    )
 
 
 def _run_id(text: str | None) -> tuple[str, list[Refusal]]:
@@ -135,7 +153,7 @@ def podman_arguments(arguments: tuple[str, ...]) -> list[Refusal]:
     return refusals
 
 
-HARMLESS_PODMAN_ARGUMENTS = ("--label", "--memory", "--cpus", "--cpu-shares", "--hostname", "--stop-timeout", "--tz")
+HARMLESS_PODMAN_ARGUMENTS = ("--label", "--cpu-shares", "--stop-timeout", "--tz")
 
 
 def default_policy() -> str:
@@ -159,12 +177,12 @@ def _names(request: Request, path: str) -> tuple[tuple[str, ...], list[Refusal]]
 
 def _policy_reach(path: str, roots: Filesystem) -> list[Refusal]:
     """Refuse a policy file that the worker could write: it would choose what its next run may reach."""
-    holders = set(filesystem.ancestors(path))
+    holders = set(ancestors(path))
     text = f"the policy file {path} is inside {{}}: the worker could rewrite it"
     return [
         Refusal("policy-writable", text.format(f"--write {root.path}"), "keep it elsewhere and name it with --egress")
         for root in roots.roots
-        if root.access == filesystem.WRITE and (root.device, root.inode) in holders
+        if root.access == WRITE and (root.device, root.inode) in holders
     ]
 
 
@@ -189,24 +207,16 @@ def _forbidden() -> tuple[tuple[str, str], ...]:
     )
 
 
-def _environment(asked: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], list[str], list[Refusal]]:
-    """Return the worker's variables beyond the image's own: the card's, then what `--env` names, which wins."""
-    values = dict(CARD_ENV)
-    if os.environ.get("TERM"):
-        values["TERM"] = os.environ["TERM"]
-    notes: list[str] = []
-    refusals: list[Refusal] = []
-    for item in asked:
-        name, equals, value = item.partition("=")
-        if not name or any(ord(character) < 0x21 for character in name):
-            refusals.append(Refusal("bad-env", f"--env {name!r} is not a variable's name"))
-        elif equals:
-            values[name] = value
-        elif name in os.environ:
-            values[name] = os.environ[name]
-        else:
-            notes.append(f"--env {name}: not set here, so not passed")
-    return tuple(values.items()), notes, refusals
+def _home(request: Request, roots: Filesystem) -> tuple[str, list[str], list[Refusal]]:
+    """Return the worker's HOME, a note when it is real and out of reach, and a refusal when it is none."""
+    if request.home == "isolated":
+        return filesystem.HOME, [], []
+    home = os.environ.get("HOME", "")
+    if not home.startswith("/") or not os.path.isdir(home):
+        return filesystem.HOME, [], [Refusal("bad-home", f"--home real: HOME={home!r} is not a directory")]
+    holders = set(ancestors(home))
+    writable = any(root.access == WRITE and (root.device, root.inode) in holders for root in roots.roots)
+    return home, [] if writable else [f"--home real: {home} itself is not writable in the card"], []
 
 
 def _default_route4() -> bool:

@@ -38,6 +38,9 @@ OPTIONS = (
     Option(name="read", kind=MANY, metavar="PATH", help="readable and executable inside, at the same path"),
     Option(name="read-noexec", kind=MANY, metavar="PATH", help="readable, mounted noexec"),
     Option(name="write", kind=MANY, metavar="DIR", help="writable; the first is the working directory"),
+    Option(name="protect", kind=MANY, metavar="PATH", help="read-only inside a --write directory, and held in place"),
+    Option(name="git-writable", kind=FLAG, help="leave a checkout's hooks and config writable"),
+    Option(name="secret", kind=MANY, metavar="PATH", help="refuse the run if this is inside anything it may reach"),
     Option(name="cwd", kind=ONE, metavar="DIR", help="working directory, inside what the card may reach"),
     Option(name="model-host", kind=ONE, metavar="NAME", help="the one model host of this run, from the policy file"),
     Option(name="allow-host", kind=MANY, metavar="NAME", help="a further host, from the policy file"),
@@ -48,8 +51,24 @@ OPTIONS = (
         name="dns", kind=ONE, choices=("question", "none"), help="may the card ask DNS for its own names (question)"
     ),
     Option(name="env", kind=MANY, metavar="NAME[=VALUE]", help="pass a variable; nothing crosses unasked"),
+    Option(name="env-file", kind=MANY, metavar="FILE", help="pass the variables of NAME=VALUE lines"),
+    Option(name="env-host", kind=FLAG, help="pass the caller's variables, less what could act or leak"),
+    Option(
+        name="home", kind=ONE, choices=("isolated", "real"), help="HOME: the card's own, or the caller's (isolated)"
+    ),
     Option(name="net", kind=ONE, choices=("pasta", "none"), help="network of the card (pasta)"),
     Option(name="user", kind=ONE, choices=("keep-id", "root"), help="who the worker is inside (keep-id: you)"),
+    Option(
+        name="landlock", kind=ONE, choices=("clamp", "exact"), help="a kernel newer than our table: use what we know"
+    ),
+    Option(name="memory", kind=ONE, metavar="SIZE", help="memory and swap together, in bytes or with k, m, g"),
+    Option(name="cpus", kind=ONE, metavar="N", help="processors' worth of time"),
+    Option(name="pids", kind=ONE, metavar="N", help="processes and threads"),
+    Option(name="nofile", kind=ONE, metavar="N", help="open descriptors of one process"),
+    Option(name="tmp-size", kind=ONE, metavar="SIZE", help="each of /tmp, /var/tmp and HOME"),
+    Option(name="shm-size", kind=ONE, metavar="SIZE", help="shared memory of the card"),
+    Option(name="timeout", kind=ONE, metavar="SECONDS", help="end the worker after this, exit 124"),
+    Option(name="limits", kind=ONE, choices=("strict", "best-effort"), help="refuse a limit that cannot be enforced"),
     Option(name="podman-arg", kind=MANY, metavar="OPTION=VALUE", help="pass a harmless option to podman"),
     Option(name="plan", kind=FLAG, help="print the plan and start nothing"),
     Option(name="json", kind=ONE, metavar="FILE|FD", help="write the receipt there; with --plan, print it as JSON"),

@@ -138,7 +138,7 @@ def stage2_conf(plan: Plan) -> bytes:
         ("net", launch.net),
         ("route6", str(int(launch.route6))),
         ("cwd", launch.filesystem.cwd),
-        ("landlock", "clamp"),
+        ("landlock", launch.landlock),
         ("loopback", "1"),
         ("outside", "/"),
         ("port", str(probes.PROBE_PORT)),

@@ -234,7 +234,8 @@ def _try(layout: Layout) -> None:
     words = [word.replace(CARD, here) for word in layout.argv[:-1]]
     done = subprocess.run([*words, "-c", _TRY], capture_output=True, text=True, check=False, env={}, cwd="/")
     strangers = [path for path in done.stdout.split() if not path.startswith(f"{here}/")]
-    if done.returncode or strangers:
+    # A Python that misses a part of itself says so on stderr and goes on.
+    if done.returncode or strangers or done.stderr:
         said = done.stderr.strip().splitlines()[-1:] or strangers
         hint = "is the cache on a noexec mount? set XDG_CACHE_HOME to another place"
         raise Refused([Refusal("runtime-unbuildable", f"the relocated {layout.python} fails: {' '.join(said)}", hint)])

@@ -8,6 +8,8 @@ directory has other names.
 import os
 import stat
 
+from launcher.fs import protect
+from launcher.fs.paths import FLAG, NOEXEC, READ, WRITE, Root, ancestors, unprintable
 from launcher.value import Value
 from oci.refusal import Refusal
 
@@ -15,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-READ, NOEXEC, WRITE = "read", "noexec", "write"
-FLAG = {READ: "--read", NOEXEC: "--read-noexec", WRITE: "--write"}
 HOME = "/card"
 # Private tmpfs mounts of every card (DESIGN "The filesystem wall").
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", HOME)  # noqa: S108 - the card's own, not the bench's
@@ -26,42 +26,56 @@ _RESERVED_EXACT = ("/", "/run", "/etc", "/tmp", "/var", "/var/tmp", "/home", "/e
 _TCP_LISTEN, _SO_ACCEPTCON = "01", 0x10000
 
 
-class Root(Value):
-    """One path of the bench inside the card: its access, resolved path, kind and identity (device, inode)."""
-
-    access: str
-    path: str
-    directory: bool
-    device: int
-    inode: int
-
-
 class Filesystem(Value):
-    """Everything of the bench that the card may reach, and where the worker starts."""
+    """Everything of the bench that the card may reach, and where the worker starts.
+
+    `held` directories are mount points that stay writable, `closed` paths are read-only; both lie in write roots.
+    """
 
     roots: tuple[Root, ...]
+    held: tuple[str, ...]
+    closed: tuple[str, ...]
     cwd: str
 
 
-class _Asked(Value):
+class Asked(Value):
+    """What the flags ask of the file system, as text."""
+
+    read: tuple[str, ...] = ()
+    noexec: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    protect: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    cwd: str | None = None
+    git_writable: bool = False
+
+
+class _Path(Value):
     flag: str
     access: str
     text: str
 
 
-def decide(
-    *, read: list[str], noexec: list[str], write: list[str], cwd: str | None, forbidden: tuple[tuple[str, str], ...]
-) -> tuple[Filesystem, list[Refusal]]:
+def decide(asked: Asked, *, forbidden: tuple[tuple[str, str], ...]) -> tuple[Filesystem, list[Refusal]]:
     """Return the resolved roots and working directory, and every refusal.
 
     `forbidden` are (path, what it is) pairs that no write root may be or hold: HOME, podman's storage, our own state.
     """
-    asked = [_Asked(flag=FLAG[READ], access=READ, text=text) for text in read]
-    asked += [_Asked(flag=FLAG[NOEXEC], access=NOEXEC, text=text) for text in noexec]
-    asked += [_Asked(flag=FLAG[WRITE], access=WRITE, text=text) for text in write]
+    roots, refusals = _roots(asked, forbidden)
+    refusals += _contradictions(roots) + _listening(roots) + protect.secrets(list(asked.secret), roots)
+    held, closed, unprotected = protect.decide(roots, list(asked.protect), git_writable=asked.git_writable)
+    start, refusal = _start(roots, asked.cwd)
+    found = Filesystem(roots=tuple(roots), held=tuple(held), closed=tuple(closed), cwd=start)
+    return found, [*refusals, *unprotected, *refusal]
+
+
+def _roots(asked: Asked, forbidden: tuple[tuple[str, str], ...]) -> tuple[list[Root], list[Refusal]]:
+    paths = [_Path(flag=FLAG[READ], access=READ, text=text) for text in asked.read]
+    paths += [_Path(flag=FLAG[NOEXEC], access=NOEXEC, text=text) for text in asked.noexec]
+    paths += [_Path(flag=FLAG[WRITE], access=WRITE, text=text) for text in asked.write]
     roots: list[Root] = []
     refusals: list[Refusal] = []
-    for one in asked:
+    for one in paths:
         root, refusal = _resolve(one)
         if root is None:
             refusals += refusal
@@ -69,14 +83,12 @@ def decide(
         refusals += _judge(one, root, forbidden)
         if root not in roots:
             roots.append(root)
-    refusals += _contradictions(roots) + _listening(roots)
-    start, refusal = _start(roots, cwd)
-    return Filesystem(roots=tuple(roots), cwd=start), refusals + refusal
+    return roots, refusals
 
 
-def _resolve(one: _Asked) -> tuple[Root | None, list[Refusal]]:
+def _resolve(one: _Path) -> tuple[Root | None, list[Refusal]]:
     shown = f"{one.flag} {one.text!r}"
-    if _unprintable(one.text):
+    if unprintable(one.text):
         return None, [Refusal("bad-path", f"{shown} holds a control character or is not UTF-8")]
     if not one.text.startswith("/"):
         return None, [Refusal("relative-path", f"{shown} is relative", f"say {os.path.abspath(one.text or '.')}")]
@@ -85,7 +97,7 @@ def _resolve(one: _Asked) -> tuple[Root | None, list[Refusal]]:
         found = os.stat(path)
     except OSError as error:
         return None, [Refusal("path-missing", f"{shown}: {os.strerror(error.errno or 0)}")]
-    if _unprintable(path):
+    if unprintable(path):
         return None, [Refusal("bad-path", f"{shown} leads to a path with a control character or one that is not UTF-8")]
     directory = stat.S_ISDIR(found.st_mode)
     if not directory and not (stat.S_ISREG(found.st_mode) and one.access != WRITE):
@@ -94,11 +106,7 @@ def _resolve(one: _Asked) -> tuple[Root | None, list[Refusal]]:
     return Root(access=one.access, path=path, directory=directory, device=found.st_dev, inode=found.st_ino), []
 
 
-def _unprintable(text: str) -> bool:
-    return any(ord(c) < 0x20 or ord(c) == 0x7F or 0xD800 <= ord(c) <= 0xDFFF for c in text)
-
-
-def _judge(one: _Asked, root: Root, forbidden: tuple[tuple[str, str], ...]) -> list[Refusal]:
+def _judge(one: _Path, root: Root, forbidden: tuple[tuple[str, str], ...]) -> list[Refusal]:
     shown = f"{one.flag} {one.text!r}"
     if root.path in _RESERVED_EXACT or any(_under(root.path, reserved) for reserved in _RESERVED):
         return [Refusal("path-reserved", f"{shown}: {root.path} is the card's own", "name a directory below it")]
@@ -110,20 +118,6 @@ def _judge(one: _Asked, root: Root, forbidden: tuple[tuple[str, str], ...]) -> l
 
 def _under(path: str, top: str) -> bool:
     return path == top or path.startswith(top + "/")
-
-
-def ancestors(path: str) -> "Iterator[tuple[int, int]]":
-    """Yield (device, inode) of the resolved path and of each directory above it; what cannot be seen is passed over."""
-    path = os.path.realpath(path)
-    while True:
-        try:
-            found = os.stat(path)
-            yield found.st_dev, found.st_ino
-        except OSError:
-            pass
-        if path == "/":
-            return
-        path = os.path.dirname(path)
 
 
 def _holds(root: Root, path: str) -> bool:
@@ -173,7 +167,7 @@ def _start(roots: list[Root], cwd: str | None) -> tuple[str, list[Refusal]]:
         first = next((root.path for root in roots if root.access == WRITE), HOME)
         return first, []
     path = os.path.realpath(cwd)
-    if not cwd.startswith("/") or _unprintable(cwd):
+    if not cwd.startswith("/") or unprintable(cwd):
         return HOME, [Refusal("relative-path", f"--cwd {cwd!r} is not an absolute path")]
     if any(_under(path, private) for private in PRIVATE) and not os.path.isdir(path):
         return path, []

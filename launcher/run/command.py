@@ -6,12 +6,14 @@ Pure text. What podman made of it is read back by the hook from the bundle's con
 import os
 
 from launcher.fs import policy as filesystem
+from launcher.fs.paths import NOEXEC, READ, WRITE
 from launcher.launch import Launch
+from launcher.limits import Limits
 from launcher.runtime import Runtime
 from oci import annotations
 
 CID = "cid"
-_ROOT_OPTIONS = {filesystem.READ: ("ro",), filesystem.NOEXEC: ("ro", "noexec"), filesystem.WRITE: ()}
+_ROOT_OPTIONS = {READ: ("ro",), NOEXEC: ("ro", "noexec"), WRITE: ()}
 # ld.so(8), gconv, tunables: variables of the image that would act on stage 2's own interpreter. They come from the
 # image only; `--env` reaches the worker another way (the channel) and is not touched by this.
 UNSET = (
@@ -70,18 +72,20 @@ _ALWAYS = (
 class Mount:
     """One mount: a bind of `source`, or a private tmpfs when that is "tmpfs"; options as config.json has them."""
 
-    __slots__ = ("destination", "options", "source")
+    __slots__ = ("destination", "options", "size", "source")
 
-    def __init__(self, destination: str, source: str, options: tuple[str, ...]) -> None:
+    def __init__(self, destination: str, source: str, options: tuple[str, ...], *, size: int | None = None) -> None:
         self.destination = destination
         self.source = source
         self.options = options
+        self.size = size
 
     def csv(self) -> str:
         """Return podman's `--mount` value: the CSV form, which alone can carry a comma or a quote (RFC 4180)."""
         if self.source == "tmpfs":
             # Mode 1777: the mount belongs to the container's root, and the worker may be another user.
             fields = ["type=tmpfs", f"destination={self.destination}", "tmpfs-mode=1777", "notmpcopyup", *self.options]
+            fields += [f"tmpfs-size={self.size}"] if self.size is not None else []
         else:
             place = [f"source={self.source}", f"destination={self.destination}"]
             options = ["ro=true" if option == "ro" else option for option in self.options]
@@ -104,7 +108,7 @@ def argv(launch: Launch, runtime: Runtime, *, podman: str, directory: str, hooks
     words += [f"--unsetenv={name}" for name in UNSET]
     words += [f"--annotation={key}={value}" for key, value in _annotations(launch, directory)]
     words += [f"--mount={mount.csv()}" for mount in mounts(launch, runtime, directory)]
-    words += launch.podman_arg
+    words += [*launch.limits.podman(), *launch.podman_arg]
     words += [f"--entrypoint={_json(runtime.argv)}", launch.image, launch.run]
     return words
 
@@ -169,12 +173,19 @@ def mounts(launch: Launch, runtime: Runtime, directory: str) -> list[Mount]:
         Mount("/etc/hosts", f"{directory}/hosts", ("ro", "noexec", "nosuid", "nodev")),
         Mount("/etc/resolv.conf", f"{directory}/resolv.conf", ("ro", "noexec", "nosuid", "nodev")),
     ]
-    private = [Mount(path, "tmpfs", ("nosuid", "nodev")) for path in filesystem.PRIVATE]
+    private = [_private(path, launch.limits) for path in filesystem.PRIVATE]
     roots = [
         Mount(root.path, root.path, (*_ROOT_OPTIONS[root.access], "nosuid", "nodev"))
         for root in launch.filesystem.roots
     ]
-    return ours + private + roots
+    held = [Mount(path, path, ("nosuid", "nodev")) for path in launch.filesystem.held]
+    closed = [Mount(path, path, ("ro", "nosuid", "nodev")) for path in launch.filesystem.closed]
+    return ours + private + roots + held + closed
+
+
+def _private(path: str, limits: Limits) -> Mount:
+    bound = limits.shm_size if path == "/dev/shm" else limits.tmp_size  # noqa: S108 - the card's own
+    return Mount(path, "tmpfs", ("nosuid", "nodev"), size=bound)
 
 
 def _csv(field: str) -> str:

@@ -2,25 +2,19 @@
 
 import os
 import socket
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launcher.fs import policy
-from launcher.fs.policy import Filesystem
+from launcher.fs.policy import Asked, Filesystem
 
 
-def decide(
-    read: tuple[str, ...] = (),
-    noexec: tuple[str, ...] = (),
-    write: tuple[str, ...] = (),
-    cwd: str | None = None,
-    forbidden: tuple[tuple[str, str], ...] = (),
-) -> tuple[Filesystem, list[str]]:
+def decide(forbidden: tuple[tuple[str, str], ...] = (), **asked: Any) -> tuple[Filesystem, list[str]]:
     """Return what is decided, and the refusals as `reason: text`."""
-    found, refusals = policy.decide(
-        read=list(read), noexec=list(noexec), write=list(write), cwd=cwd, forbidden=forbidden
-    )
+    found, refusals = policy.decide(Asked(**asked), forbidden=forbidden)
     return found, [f"{refusal.reason}: {refusal.text}" for refusal in refusals]
 
 
@@ -123,3 +117,81 @@ def test_working_directory(tmp_path: Path) -> None:
     assert decide(write=work, cwd=f"{tmp_path}/other")[1][0].startswith("cwd-outside: --cwd")
     assert decide(write=work, cwd="sub")[1][0].startswith("relative-path: --cwd")
     assert decide()[0].cwd == policy.HOME
+
+
+def git(*words: str, cwd: Path) -> None:
+    """Run git, with no configuration but what the test gives it."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(cwd), "GIT_CONFIG_NOSYSTEM": "1"}
+    identity = ("-c", "user.name=t", "-c", "user.email=t@t.invalid", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *identity, *words], cwd=cwd, env=env, check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a checkout with a submodule and a linked worktree inside it."""
+    other, tree = tmp_path / "other", tmp_path / "tree"
+    for path in (other, tree):
+        path.mkdir()
+        git("init", "-q", cwd=path)
+        (path / "file").write_text("x\n")
+        git("add", "file", cwd=path)
+        git("commit", "-qm", "begin", cwd=path)
+    git("submodule", "add", "-q", str(other), "deep/sub", cwd=tree)
+    git("commit", "-qm", "sub", cwd=tree)
+    git("worktree", "add", "-q", str(tree / "linked"), cwd=tree)
+    return tree
+
+
+def test_git_is_closed(checkout: Path) -> None:
+    """Hooks and config of a checkout, its submodules and worktrees are read-only; what holds them cannot be moved."""
+    found, refusals = decide(write=(str(checkout),))
+    closed = {path.removeprefix(f"{checkout}/") for path in found.closed}
+    held = {path.removeprefix(f"{checkout}/") for path in found.held}
+    assert refusals == []
+    assert closed == {
+        *(".git/hooks", ".git/config", ".git/modules/deep/sub/hooks", ".git/modules/deep/sub/config"),
+        *("deep/sub/.git", "linked/.git"),
+    }
+    assert held == {".git", ".git/modules", ".git/modules/deep", ".git/modules/deep/sub", "deep", "deep/sub", "linked"}
+    assert decide(write=(str(checkout),), git_writable=True)[0].closed == ()
+    assert decide(read=(str(checkout),))[0].closed == ()
+
+
+def test_a_plain_directory_is_not_littered(tmp_path: Path) -> None:
+    """What is no checkout has nothing closed, and nothing is made in it."""
+    (tmp_path / "work").mkdir()
+    found, _ = decide(write=(f"{tmp_path}/work",))
+    assert (found.held, found.closed, os.listdir(tmp_path / "work")) == ((), (), [])
+
+
+def test_linked_worktree_as_a_root(checkout: Path) -> None:
+    """The `.git` file of a linked worktree says where the git directory is: it is read-only as a whole."""
+    assert decide(write=(f"{checkout}/linked",))[0].closed == (f"{checkout}/linked/.git",)
+
+
+def test_protect(tmp_path: Path) -> None:
+    """A protected path is read-only and every directory above it, up to the root, is held in place."""
+    (tmp_path / "work/a/b").mkdir(parents=True)
+    (tmp_path / "work/a/b/keep").touch()
+    found, refusals = decide(write=(f"{tmp_path}/work",), protect=(f"{tmp_path}/work/a/b/keep",))
+    assert refusals == []
+    assert found.closed == (f"{tmp_path}/work/a/b/keep",)
+    assert found.held == (f"{tmp_path}/work/a", f"{tmp_path}/work/a/b")
+    (tmp_path / "work2").mkdir()
+    outside, missing = f"{tmp_path}/work2", f"{tmp_path}/work/none"
+    _, refusals = decide(write=(f"{tmp_path}/work",), protect=(outside, missing, "relative"))
+    assert [refusal.split(":")[0] for refusal in refusals] == ["protect-outside", "path-missing", "bad-path"]
+
+
+def test_secret(tmp_path: Path) -> None:
+    """A secret inside a root is refused, also through a link on either side; beside it, it is not."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys/id").touch()
+    (tmp_path / "work/link").symlink_to(tmp_path / "keys/id")
+    (tmp_path / "alias").symlink_to(tmp_path / "keys")
+    work = (f"{tmp_path}/work",)
+    assert decide(write=work, secret=(f"{tmp_path}/keys/id",))[1] == []
+    assert decide(write=work, secret=(f"{tmp_path}/work/link",))[1][0].startswith("secret-exposed")
+    assert decide(read=(f"{tmp_path}/alias",), secret=(f"{tmp_path}/keys/id",))[1][0].startswith("secret-exposed")
+    assert decide(write=work, secret=(f"{tmp_path}/none", "relative"))[1][1].startswith("path-missing")

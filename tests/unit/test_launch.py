@@ -116,7 +116,7 @@ def test_podman_arguments_that_open_a_wall(argument: str) -> None:
 
 def test_harmless_podman_arguments() -> None:
     """The control: a label passes."""
-    assert launch.podman_arguments(("--label=a=b", "--cpus=1")) == []
+    assert launch.podman_arguments(("--label=a=b", "--cpu-shares=1")) == []
 
 
 def test_policy_file_in_a_writable_root(egress: str) -> None:

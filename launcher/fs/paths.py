@@ -1,0 +1,50 @@
+"""Paths of the bench as a card sees them: roots with their identity, and what "inside" means.
+
+"Inside" is a question of device and inode along the ancestors, never of a string prefix, wherever the file system can
+answer it: a bind mount or a hard link of a directory has other names. `below` is for resolved paths alone.
+"""
+
+import os
+
+from launcher.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+READ, NOEXEC, WRITE = "read", "noexec", "write"
+FLAG = {READ: "--read", NOEXEC: "--read-noexec", WRITE: "--write"}
+
+
+class Root(Value):
+    """One path of the bench inside the card: its access, resolved path, kind and identity (device, inode)."""
+
+    access: str
+    path: str
+    directory: bool
+    device: int
+    inode: int
+
+
+def below(path: str, top: str) -> bool:
+    """Return whether a resolved path lies below another, itself excluded."""
+    return path.startswith(top + "/")
+
+
+def ancestors(path: str) -> "Iterator[tuple[int, int]]":
+    """Yield (device, inode) of the resolved path and of each directory above it; what cannot be seen is passed over."""
+    path = os.path.realpath(path)
+    while True:
+        try:
+            found = os.stat(path)
+            yield found.st_dev, found.st_ino
+        except OSError:
+            pass
+        if path == "/":
+            return
+        path = os.path.dirname(path)
+
+
+def unprintable(text: str) -> bool:
+    """Return whether a path holds a control character or bytes that are not UTF-8 (surrogates, PEP 383)."""
+    return any(ord(c) < 0x20 or ord(c) == 0x7F or 0xD800 <= ord(c) <= 0xDFFF for c in text)
