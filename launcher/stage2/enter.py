@@ -1,8 +1,8 @@
 """Stage 2's fixed order: what the container's first own instruction does until the worker's first instruction.
 
-configuration and nonce -> proof -> egress self-test -> descriptors, limits, directory -> privileges -> Landlock and
-its self-test -> seccomp and its self-test -> report -> leave to go -> execve. Any failure: nothing of the worker runs,
-the reason reaches the launcher over the report descriptor, exit 125.
+configuration and nonce -> proof -> egress self-test -> descriptors, limits, directory -> privileges and mounts ->
+Landlock and its self-test -> seccomp and its self-test -> report -> leave to go -> execve. Any failure: nothing of the
+worker runs, the reason reaches the launcher over the report descriptor, exit 125.
 """
 
 import os
@@ -63,14 +63,14 @@ def enter(kernel: Kernel, report_fd: int) -> "tuple[conf.Conf, dict[str, str], l
 
 
 def settle(kernel: Kernel, config: "conf.Conf", report_fd: int) -> "list[tuple[str, str]]":
-    """Leave nothing open but the standard descriptors and the report, set limits, and see that privileges are gone."""
+    """Leave nothing open but the standard descriptors and the report, set limits, see that privileges are gone."""
     if report_fd > channel.REPORT_FD:
         kernel.close_range(channel.REPORT_FD, report_fd - 1)
     kernel.close_range(report_fd + 1, LAST_FD)
     os.set_inheritable(report_fd, False)
     worker.limit(kernel, config.rlimits)
     worker.settle(config.cwd)
-    return selftest.privileges(kernel, selftest.status(kernel))
+    return [*selftest.privileges(kernel, selftest.status(kernel)), *selftest.mounts(kernel, config.policy)]
 
 
 def wall_files(kernel: Kernel, config: "conf.Conf") -> "list[tuple[str, str]]":

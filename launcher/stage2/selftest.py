@@ -8,6 +8,7 @@ import errno
 import os
 
 from launcher.stage2.conf import Conf
+from launcher.stage2.landlock import Policy
 from launcher.stage2.syscalls import AF_INET, AF_INET6, Kernel
 from oci import records
 from oci.refusal import Refusal, Refused
@@ -129,6 +130,25 @@ def user_namespace(kernel: Kernel) -> str:
     """Return `initial` where every user id means itself on the bench, else `own`, see user_namespaces(7)."""
     identity = ["0", "0", "4294967295"]
     return "initial" if kernel.read_file("/proc/self/uid_map").decode().split() == identity else "own"
+
+
+def mounts(kernel: Kernel, policy: Policy) -> "list[tuple[str, str]]":
+    """Return that the mounts are as the policy needs them; raises Refused with each that can be written or executed.
+
+    Where rights cannot be taken away from a part of a writable tree by Landlock, the mount alone holds them.
+    """
+    wanted = [("/", os.ST_RDONLY), *((path, os.ST_RDONLY) for path in policy.read)]
+    wanted += [(path, os.ST_RDONLY | os.ST_NOEXEC) for path in policy.noexec]
+    names = {os.ST_RDONLY: "read-only", os.ST_NOEXEC: "noexec"}
+    refusals = [
+        Refusal("mount-open", f"{path} must be mounted {name} and is not")
+        for path, flags in wanted
+        for flag, name in names.items()
+        if flags & flag & ~kernel.mount_flags(path)
+    ]
+    if refusals:
+        raise Refused(refusals)
+    return [("mounts", "ok")]
 
 
 def control(kernel: Kernel) -> None:

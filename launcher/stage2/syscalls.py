@@ -135,6 +135,10 @@ class Kernel:
         """Return whether an open descriptor is a directory, see fstat(2)."""
         return os.fstat(descriptor).st_mode & 0o170000 == 0o040000
 
+    def mount_flags(self, path: str) -> int:
+        """Return the flags of the mount that a path is on, as ST_ bits, see statvfs(3)."""
+        return os.statvfs(path).f_flag
+
     def readlink(self, path: str) -> str:
         """Return where a symbolic link points."""
         return os.readlink(path)

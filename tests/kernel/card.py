@@ -65,12 +65,12 @@ class Card:
     def spec(self, directory: Path) -> Spec:
         """Return the cage: the runtime, the run directory, the roots, and a private /tmp."""
         binds = [(self.runtime.card_dir, CARD, MS_RDONLY), (str(directory), "/run/card", MS_RDONLY | MS_NOEXEC)]
-        flags = {"write": 0, "read": MS_RDONLY, "noexec": MS_RDONLY}
-        # without the mount's own noexec, so that what denies execution is Landlock
+        flags = {"write": 0, "read": MS_RDONLY, "noexec": MS_RDONLY | MS_NOEXEC}
         binds += [(str(source), path, flags[access]) for access, path, source in self.roots]
         if self.system:
             binds += [(os.path.realpath(path), path, MS_RDONLY) for path in ("/usr", "/lib64") if Path(path).exists()]
-        links = [("usr/bin", "/bin"), ("usr/lib", "/lib")] if self.system else []
+        links = [("/run/card", "/leak")]  # an image's link must not carry the image's rights to where it points
+        links += [("usr/bin", "/bin"), ("usr/lib", "/lib")] if self.system else []
         proof = [str(directory / "proof"), RUN, NONCE] if self.proof else []
         argv = [*self.runtime.argv, RUN]
         spec = Spec(argv=argv, env=self.env, binds=binds, links=links, tmpfs=["/tmp"], proof=proof)

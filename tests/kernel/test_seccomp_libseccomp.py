@@ -76,7 +76,7 @@ def number(arch: Arch, call: str) -> int:
 
 
 @BY_NAME
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500, deadline=None, database=None)
 @given(call=st.sampled_from(CONDITIONAL), args=st.tuples(*[LOW] * 6))
 def test_libseccomp_understands_the_patterns(arch: Arch, call: str, args: tuple[int, ...]) -> None:
     """What the list allows passes; what it denies is denied, with the list's errno or the default's."""
@@ -86,7 +86,7 @@ def test_libseccomp_understands_the_patterns(arch: Arch, call: str, args: tuple[
 
 
 @BY_NAME
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500, deadline=None, database=None)
 @given(call=st.sampled_from(CONDITIONAL), args=st.tuples(*[LOW] * 6), high=st.integers(1, 0xFFFFFFFF))
 def test_an_upper_half_opens_nothing(arch: Arch, call: str, args: tuple[int, ...], high: int) -> None:
     """Whatever stands above an argument's low 32 bits, what the list denies stays denied."""

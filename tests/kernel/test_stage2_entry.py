@@ -17,6 +17,7 @@ from tests.kernel.card import BASE_PROFILE, NONCE, Card, Outcome
 ESCAPES = """
 try() { "$@" >/dev/null 2>/tmp/err && echo "$1 worked" || echo denied; }
 try cat /run/card/proof
+try cat /leak/proof
 try cat /run/card-runtime/filter.bpf
 try touch /new
 try touch /usr/new
@@ -73,6 +74,7 @@ def test_the_report_is_measured(built: Runtime) -> None:
         "backend": "landlock",
         "caps": "none",
         "no_new_privs": "1",
+        "mounts": "ok",
         "user_namespace": "own",
         "read_outside": "EACCES",
         "write_outside": "EACCES",
@@ -151,7 +153,7 @@ def test_escapes_fail_and_work_succeeds(built: Runtime, tmp_path: Path) -> None:
     (work / "link").symlink_to("/run/card/stage2.conf")
     roots = [("write", "/mnt/work", work), ("noexec", "/mnt/noexec", noexec)]
     outcome = worker(built, ESCAPES, roots=roots, conf=[("cwd", "/mnt/work")]).run()
-    assert outcome.stdout.split() == ["denied"] * 8 + ["read", "listed"]
+    assert outcome.stdout.split() == ["denied"] * 9 + ["read", "listed"]
     assert outcome.stderr == ""
     assert (work / "f").read_text() == "WORKED\n"
 
@@ -215,13 +217,14 @@ def test_an_open_network_is_refused(built: Runtime) -> None:
     [
         ({"drop_capabilities": False}, "capabilities-held"),
         ({"profile": "none"}, "profile-missing"),
+        ({"read_only": False}, "mount-open"),
         ({"profile": str(errno.ENOSYS)}, "landlock-missing"),
         ({"profile": str(errno.EPERM)}, "landlock-blocked"),
         ({"profile": str(errno.EOPNOTSUPP)}, "landlock-disabled"),
     ],
 )
 def test_what_podman_did_otherwise_is_refused(built: Runtime, changes: dict[str, object], reason: str) -> None:
-    """Capabilities left, no profile, or a profile that hides Landlock."""
+    """Capabilities left, no profile, a writable image, or a profile that hides Landlock."""
     refused(worker(built, changes=changes).run(), reason)
 
 
@@ -245,6 +248,18 @@ def test_privileges_that_could_be_gained(built: Runtime) -> None:
 def test_a_configuration_that_cannot_be_met(built: Runtime, conf: list[tuple[str, str]], reason: str) -> None:
     """Each is refused with its own reason; `outside` in a private root is the control of the write test."""
     refused(worker(built, conf=conf).run(), reason)
+
+
+def test_a_root_that_is_mounted_otherwise_is_refused(built: Runtime, tmp_path: Path) -> None:
+    """A noexec path whose mount would execute, and a read path whose mount could be written."""
+    card = worker(built, roots=[("noexec", "/mnt", tmp_path)])
+    assert card.run().status == 0
+    card.roots = [("read", "/mnt", tmp_path)]
+    assert card.run().status == 0
+    card.conf = [("noexec", "/mnt")]
+    refused(card.run(), "mount-open")
+    card.conf, card.roots = [("read", "/mnt")], [("write", "/mnt", tmp_path)]
+    refused(card.run(), "mount-open")
 
 
 @pytest.mark.parametrize("go", [None, [("go", "0")], [("stop", "1")], []])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.stage2 import conf, enter, seccomp, selftest
+from launcher.stage2.landlock import Policy
 from launcher.stage2.syscalls import Kernel
 from oci import records
 from oci.refusal import Refusal, Refused
@@ -31,12 +32,13 @@ PROOF = {"run": "r1", "digest": "d", "nonce": "n", "netns": "42", "table": "t"}
 class World(Kernel):
     """A container as its kernel tells it; `errors` maps a path or an address to what it meets."""
 
-    __slots__ = ("errors", "files", "nnp", "sent")
+    __slots__ = ("errors", "files", "mounts", "nnp", "sent")
 
     def __init__(self, *, files: dict[str, bytes] | None = None, errors: dict[str, int] | None = None) -> None:
         self.files = files or {}
         self.errors = errors or {}
         self.nnp = True
+        self.mounts: dict[str, int] = {}
         self.sent: list[tuple[str, int]] = []
 
     def _meet(self, what: str) -> None:
@@ -52,6 +54,10 @@ class World(Kernel):
         """Return the network namespace's name."""
         assert path == "/proc/self/ns/net"
         return "net:[42]"
+
+    def mount_flags(self, path: str) -> int:
+        """Return how a path is mounted."""
+        return self.mounts[path]
 
     def no_new_privs(self) -> bool:
         """Return what podman set."""
@@ -192,6 +198,26 @@ def test_each_privilege_left_is_a_refusal(changes: dict[str, str], reason: str) 
     with pytest.raises(Refused) as error:
         selftest.privileges(world, {**STATUS, **changes})
     assert [refusal.reason for refusal in error.value.refusals] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("path", "flags", "said"),
+    [
+        ("/", 0, "read-only"),
+        ("/r", 0, "read-only"),
+        ("/n", os.ST_NOEXEC, "read-only"),
+        ("/n", os.ST_RDONLY, "noexec"),
+    ],
+)
+def test_a_mount_with_more_rights_than_its_path_is_refused(path: str, flags: int, said: str) -> None:
+    """The image and read roots are read-only mounts, noexec roots noexec ones too; the refusal says which is not."""
+    policy = Policy(read=("/r",), noexec=("/n",), write=("/w",), private=("/tmp",))
+    world = World()
+    world.mounts = {"/": os.ST_RDONLY, "/r": os.ST_RDONLY, "/n": os.ST_RDONLY | os.ST_NOEXEC}
+    assert selftest.mounts(world, policy) == [("mounts", "ok")]
+    world.mounts[path] = flags
+    with pytest.raises(Refused, match=f"mount-open {path} must be mounted {said}"):
+        selftest.mounts(world, policy)
 
 
 DENIED = {selftest.PROOF: errno.EACCES, selftest.OWN_WRITABLE: errno.EACCES, "/": errno.EROFS}
