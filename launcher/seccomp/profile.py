@@ -16,6 +16,8 @@ from typing import Any
 from launcher.seccomp.table import Deny
 from oci.refusal import Refusal, Refused
 
+# What stage 2 calls and nothing else does: a profile without them would end in a refusal that cannot tell why.
+NEEDED = ("close_range", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "prctl")
 ALLOW = 0  # the verdict of no rule, beside the rules' errno values
 FULL = 0xFFFFFFFF
 MOST_GAPS = 16
@@ -33,13 +35,18 @@ def base_path() -> str:
 
 
 def apply(base: dict[str, Any], deny: tuple[Deny, ...]) -> dict[str, Any]:
-    """Return a profile (parsed JSON) with the deny list on top; raises Refused for one that allows by default.
+    """Return a profile (parsed JSON) with the deny list on top.
 
-    Only the machine's own architecture stays: i386 and x32 calls cannot be judged by their arguments.
+    Raises Refused for one that allows by default or that blocks what stage 2 needs. Only the machine's own architecture
+    stays: i386 and x32 calls cannot be judged by their arguments.
     """
     if base.get("defaultAction") not in {"SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS"}:
         text = f"podman's seccomp profile has the default action {base.get('defaultAction')!r}, which allows"
         raise Refused([Refusal("podman-profile-open", text, "restore the distribution's seccomp.json")])
+    blocked = [call for call in NEEDED if not _allowed(base, call)]
+    if blocked:
+        text = f"podman's seccomp profile blocks {', '.join(blocked)}"
+        raise Refused([Refusal("podman-profile-blocks", text, "restore the distribution's seccomp.json")])
     denied = {rule.call for rule in deny}
     entries = [
         {**entry, "names": [name for name in entry["names"] if name not in denied]} for entry in base["syscalls"]
@@ -47,6 +54,15 @@ def apply(base: dict[str, Any], deny: tuple[Deny, ...]) -> dict[str, Any]:
     machines: list[dict[str, Any]] = [{**machine, "subArchitectures": []} for machine in base.get("archMap", ())]
     ours = [*_unconditional(deny), *_conditional(deny)]
     return {**base, "archMap": machines, "syscalls": [entry for entry in entries if entry["names"]] + ours}
+
+
+def _allowed(base: dict[str, Any], call: str) -> bool:
+    """Return whether a profile allows a call whatever its arguments and the container's capabilities."""
+    entries = [entry for entry in base["syscalls"] if call in entry["names"]]
+    plain = [entry for entry in entries if not (entry.get("args") or entry.get("includes") or entry.get("excludes"))]
+    return any(entry["action"] == "SCMP_ACT_ALLOW" for entry in plain) and all(
+        entry["action"] == "SCMP_ACT_ALLOW" for entry in entries
+    )
 
 
 def _unconditional(deny: tuple[Deny, ...]) -> list[dict[str, Any]]:

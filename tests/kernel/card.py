@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launcher.runtime import CARD, Runtime
+from launcher.seccomp import profile
 from oci import records
 from tests.kernel.cage import MS_NOEXEC, MS_RDONLY, Spec, start
 
@@ -29,7 +30,14 @@ DEFAULTS = (
     ("probe6", "100::1"),
 )
 # The smallest podman profile that `launcher.seccomp.profile` takes: this machine may have no podman.
-BASE_PROFILE = json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 38, "archMap": [], "syscalls": []})
+BASE_PROFILE = json.dumps(
+    {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": 38,
+        "archMap": [],
+        "syscalls": [{"names": list(profile.NEEDED), "action": "SCMP_ACT_ALLOW", "args": []}],
+    }
+)
 
 
 @dataclass

@@ -20,7 +20,9 @@ OPERATORS = {"SCMP_CMP_NE": 1, "SCMP_CMP_LT": 2, "SCMP_CMP_LE": 3, "SCMP_CMP_EQ"
 BASE: dict[str, Any] = {
     "defaultAction": "SCMP_ACT_ERRNO",
     "defaultErrnoRet": 38,
-    "syscalls": [{"names": [rule.call for rule in RULES] + ["read", "prctl"], "action": "SCMP_ACT_ALLOW", "args": []}],
+    "syscalls": [
+        {"names": [*(rule.call for rule in RULES), "read", *profile.NEEDED], "action": "SCMP_ACT_ALLOW", "args": []}
+    ],
 }
 
 

@@ -13,7 +13,7 @@ RESERVED = 10  # the ruleset's descriptor; what is opened comes after
 class FakeKernel(Kernel):
     """A kernel of one Landlock ABI. `directories`, `files` and `links` are its tree; `fails` maps calls to errnos."""
 
-    __slots__ = ("abi", "attr", "directories", "events", "fails", "files", "links", "opened")
+    __slots__ = ("abi", "attr", "directories", "events", "fails", "files", "followed", "links", "opened")
 
     def __init__(
         self,
@@ -32,6 +32,7 @@ class FakeKernel(Kernel):
         self.attr = b""
         self.events: list[tuple[str, ...] | tuple[str, str, int] | tuple[str, int, int]] = []
         self.opened: dict[int, str] = {}
+        self.followed: set[str] = set()
 
     def _maybe_fail(self, call: str) -> None:
         if call in self.fails:
@@ -67,6 +68,8 @@ class FakeKernel(Kernel):
     def open(self, path: str, flags: int) -> int:
         """Return a new number for a path of the tree."""
         assert flags & os.O_PATH
+        if not flags & os.O_NOFOLLOW:
+            self.followed.add(path)
         path = self.realpath(path)
         if path not in self.directories | self.files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)

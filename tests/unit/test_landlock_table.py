@@ -202,6 +202,7 @@ def test_the_image_is_granted_around_what_has_less() -> None:
     image = [path for path, access in kernel.granted() if access == READ_FILE | READ_DIR | EXECUTE]
     assert image == ["/run/other", "/tmp", "/usr/bin", "/usr/lib/other", "/w"]
     assert kernel.granted()[0] == ("/", READ_DIR)
+    assert not kernel.followed & set(image), "what became a link meanwhile is not followed"
 
 
 def test_nothing_of_ours_is_granted() -> None:

@@ -20,7 +20,7 @@ BASE: dict[str, Any] = {
     "defaultErrno": "ENOSYS",
     "archMap": [{"architecture": "SCMP_ARCH_X86_64", "subArchitectures": ["SCMP_ARCH_X86", "SCMP_ARCH_X32"]}],
     "syscalls": [
-        {"names": ["read", "landlock_create_ruleset", "landlock_add_rule", "seccomp", "prctl", "unshare", "mount"],
+        {"names": ["read", *profile.NEEDED, "seccomp", "unshare", "mount"],
          "action": "SCMP_ACT_ALLOW", "args": [], "includes": {}, "excludes": {}},
         {"names": ["clone", "ioctl", "socketpair", "ptrace"], "action": "SCMP_ACT_ALLOW", "args": []},
         {"names": ["bpf"], "action": "SCMP_ACT_ALLOW", "includes": {"caps": ["CAP_SYS_ADMIN"]}},
@@ -97,13 +97,7 @@ def test_conditions_are_ones_that_libseccomp_keeps() -> None:
 
 def test_the_rest_of_podman_s_profile_stays() -> None:
     """What the list does not name is as podman has it; entries that lost every name are gone."""
-    assert PROFILE["syscalls"][0]["names"] == [
-        "read",
-        "landlock_create_ruleset",
-        "landlock_add_rule",
-        "seccomp",
-        "prctl",
-    ]
+    assert PROFILE["syscalls"][0]["names"] == ["read", *profile.NEEDED, "seccomp"]
     assert (PROFILE["defaultAction"], PROFILE["defaultErrno"]) == ("SCMP_ACT_ERRNO", "ENOSYS")
     assert all(entry["names"] for entry in PROFILE["syscalls"])
     assert BASE["syscalls"][0]["names"][-1] == "mount", "the base is not changed"
@@ -119,6 +113,24 @@ def test_a_base_that_allows_by_default_is_refused(action: str | None) -> None:
     """The patterns only deny because the default does."""
     with pytest.raises(Refused, match="podman-profile-open"):
         profile.apply({**BASE, "defaultAction": action}, RULES)
+
+
+@pytest.mark.parametrize("call", profile.NEEDED)
+@pytest.mark.parametrize("how", ["gone", "denied as well", "with a condition", "for a capability"])
+def test_a_base_that_blocks_what_stage_2_needs_is_refused(call: str, how: str) -> None:
+    """Landlock's calls and the few others must be allowed without conditions; the refusal names the call."""
+    others = [name for name in profile.NEEDED if name != call]
+    entry: dict[str, Any] = {"names": [call], "action": "SCMP_ACT_ALLOW", "args": []}
+    more = {
+        "gone": [],
+        "denied as well": [entry, {**entry, "action": "SCMP_ACT_ERRNO"}],
+        "with a condition": [{**entry, "args": [{"index": 0, "value": 1, "op": "SCMP_CMP_EQ"}]}],
+        "for a capability": [{**entry, "includes": {"caps": ["CAP_SYS_ADMIN"]}}],
+    }
+    base = {**BASE, "syscalls": [{"names": others, "action": "SCMP_ACT_ALLOW", "args": []}]}
+    assert profile.apply({**base, "syscalls": [*base["syscalls"], entry]}, RULES)
+    with pytest.raises(Refused, match=f"podman-profile-blocks .*{call}"):
+        profile.apply({**base, "syscalls": [*base["syscalls"], *more[how]]}, RULES)
 
 
 @given(
