@@ -111,10 +111,10 @@ def decide(rules: list[Deny], done: tuple[int, ...], known: dict[int, int]) -> "
     (mask,) = {test.mask for test in tests}
     values = sorted({value for test in tests for value in test.values})
     outside = next(value for value in _candidates(mask) if value not in values)
-    branches = [decide(rules, (*done, argument), {**known, argument: value}) for value in (*values, outside)]
-    if all(branch == branches[0] for branch in branches):
-        return branches[0]
-    return Choice(argument, mask, tuple(zip(values, branches, strict=False)), branches[-1])
+    branches = {value: decide(rules, (*done, argument), {**known, argument: value}) for value in (*values, outside)}
+    other = branches[outside]
+    special = tuple((value, branches[value]) for value in values if branches[value] != other)
+    return Choice(argument, mask, special, other) if special else other
 
 
 def _candidates(mask: int) -> Iterator[int]:
