@@ -25,6 +25,8 @@ LOADER_NAMES = frozenset({
     "RUBYLIB",
     "RUBYOPT",
 })  # fmt: skip
+# With these the loader runs foreign code before our first instruction (ld.so(8)); card-run has podman unset them.
+STEERING = (b"LD_AUDIT", b"LD_PRELOAD")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # include/uapi/asm-generic/resource.h; the same on x86_64 and aarch64
 RLIMITS = (
@@ -57,9 +59,14 @@ def environment(block: bytes, items: "list[str]") -> "dict[str, str]":
     """Return the worker's environment: the container's without loader variables, then the launcher's NAME=VALUE.
 
     `block` is /proc/self/environ, as execve was given it: os.environ also holds what Python put there by itself.
+    Raises Refused where the loader was told to load code of the image's choosing into stage 2 itself.
     """
     inherited = (item.decode("utf-8", "surrogateescape").partition("=") for item in block.split(b"\0"))
     env = {name: value for name, equals, value in inherited if equals and not loader_variable(name)}
+    steered = sorted(name for name in STEERING if any(item.startswith(name + b"=") for item in block.split(b"\0")))
+    if steered:
+        text = f"the image's {b', '.join(steered).decode()} reached stage 2's own loader"
+        raise Refused([Refusal("loader-steered", text, "podman must unset it: is podman older than 5.0?")])
     for item in items:
         name, equals, value = item.partition("=")
         if not name or not equals:

@@ -194,6 +194,11 @@ def test_hostile_modules_and_variables_do_not_reach_stage_2(built: Runtime, tmp_
     assert "evil.so" in outcome.stderr
 
 
+def test_a_preloaded_library_is_refused(built: Runtime) -> None:
+    """An image's LD_PRELOAD that podman did not unset acts on stage 2's own loader."""
+    refused(worker(built, env={"PATH": "/usr/bin", "LD_PRELOAD": "/usr/lib/none.so"}).run(), "loader-steered")
+
+
 def test_no_proof_no_worker(built: Runtime) -> None:
     """Without the hook's proof nothing of the worker runs; with it, it does."""
     refused(worker(built, proof=False).run(), "no-proof")

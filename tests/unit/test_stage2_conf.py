@@ -149,11 +149,22 @@ def test_only_a_socket_is_a_launcher(tmp_path: Path) -> None:
 
 def test_the_worker_s_environment() -> None:
     """The container's variables without the loader's, then the launcher's, which win and may be any."""
-    block = b"PATH=/bin\0LD_PRELOAD=/x.so\0PYTHONPATH=/w\0HOME=/\0odd\0BASH_ENV=/e\0NODE_OPTIONS=-r x\0E==\0\xff=\xfe\0"
+    block = (
+        b"PATH=/bin\0LD_LIBRARY_PATH=/x\0PYTHONPATH=/w\0HOME=/\0odd\0BASH_ENV=/e\0NODE_OPTIONS=-r x\0E==\0\xff=\xfe\0"
+    )
     env = worker.environment(block, ["HOME=/card", "LD_PRELOAD=mine", "EMPTY=", "A=b=c"])
     assert env == {
         "PATH": "/bin", "HOME": "/card", "LD_PRELOAD": "mine", "EMPTY": "", "A": "b=c", "E": "=", "\udcff": "\udcfe",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [b"LD_PRELOAD", b"LD_AUDIT"])
+def test_a_loader_that_was_steered_is_refused(name: bytes) -> None:
+    """Only the variable itself: one that merely begins alike is the image's own business."""
+    assert worker.environment(b"A=1\0" + name + b"X=1\0", []) == {"A": "1"}
+    for block in (name + b"=/x.so\0A=1\0", b"A=1\0" + name + b"=\0"):
+        with pytest.raises(Refused, match=f"loader-steered .*{name.decode()}"):
+            worker.environment(block, [])
 
 
 @pytest.mark.parametrize("item", ["", "NAME", "=value"])
