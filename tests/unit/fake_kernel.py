@@ -94,7 +94,7 @@ class FakeKernel(Kernel):
 
     def listdir(self, path: str) -> list[str]:
         """Return the names below a directory, as scandir would."""
-        base = "" if path == "/" else path
+        base = "" if path == "/" else self.realpath(path)
         below = (name for name in self.directories | self.files if name.startswith(f"{base}/") and name != "/")
         return sorted({name[len(base) + 1 :].partition("/")[0] for name in below})
 

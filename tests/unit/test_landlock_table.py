@@ -221,6 +221,17 @@ def test_around_follows_the_image_s_links() -> None:
     assert not executable & {"/usr", "/usr/home", "/usr/home/n"}
 
 
+def test_noexec_inside_a_root_that_is_reached_by_a_link() -> None:
+    """The walk around it compares real paths with real paths."""
+    kernel = fake(
+        7, directories=("/usr/home", "/usr/home/r", "/usr/home/r/n", "/usr/home/r/o"), links={"/home": "/usr/home"}
+    )
+    landlock.apply(kernel, landlock.build(7, Policy(read=("/home/r",), noexec=("/home/r/n",))))
+    executable = {path for path, access in kernel.granted() if access & EXECUTE}
+    assert "/usr/home/r/o" in executable
+    assert not executable & {"/usr/home/r", "/usr/home/r/n"}
+
+
 def test_noexec_inside_read_is_not_executable() -> None:
     """Reading covers the whole root, executing is granted around the noexec path."""
     kernel = fake(7, directories=("/r", "/r/a", "/r/n", "/r/n/deep"))
