@@ -146,6 +146,10 @@ def stage2_conf(plan: Plan) -> bytes:
     items += [("probe4", address) for address in probes.PROBE_ADDRESSES4]
     items += [("probe6", address) for address in probes.PROBE_ADDRESSES6]
     items += [(root.access, root.path) for root in launch.filesystem.roots]
+    items += [("identity", f"{root.device}:{root.inode}:{root.path}") for root in launch.filesystem.roots]
+    items += [("measure", name.removeprefix("limit_")) for name in launch.limits.expected()]
+    if launch.limits.nofile is not None:
+        items.append(("rlimit", f"NOFILE:{launch.limits.nofile}:{launch.limits.nofile}"))
     items += [("private", path) for path in PRIVATE]
     items += [("argv", word) for word in launch.command]
     return records.dump(items)

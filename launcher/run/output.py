@@ -47,7 +47,7 @@ def ok(plan: Plan, measured: Measured) -> None:
         f"deny={facts['deny']}",
         f"names={facts['names']}",
         f"net={plan.launch.net}",
-        f"level={level(guarantees(measured))}",
+        f"level={level(guarantees(measured, plan.launch.limits.expected()))}",
     ]
     say("SANDBOX OK " + " ".join(words))
 

@@ -29,6 +29,10 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
     """Run the card and return its exit status; raises Refused when it was not started, with nothing left behind."""
     started = time.monotonic()
     program = find_podman()
+    if launch.limits.controllers:
+        from launcher.run import cgroup  # asks podman, which only a card with such limits pays for
+
+        launch = cgroup.enforceable(launch, program)
     built = runtime.ensure()
     spawn.hold_signals()
     run = directory.create(launch.run)
@@ -46,7 +50,12 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
 
         bundle = command.expectation(launch, built, run.path)
         session = Session(
-            launch=launch, bundle=bundle, run=run, podman=Podman(child), channel=channel, times=(started, spawned)
+            launch=launch,
+            bundle=bundle,
+            run=run,
+            podman=Podman(child, container=command.container(launch.run)),
+            channel=channel,
+            times=(started, spawned),
         )
         return session.carry_through(quiet=quiet, receipt=receipt)
     finally:

@@ -17,16 +17,20 @@ else:
 
 # siginfo_t si_code of a signal that the terminal sent to the whole process group: podman has it already.
 _SI_KERNEL = 0x80
+_GRACE_SECONDS = 10
 
 
 class Podman:
     """A running podman command."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child, *, container: str) -> None:
         """Take over a podman that was started: relay its stderr and forward signals to it from now on."""
         self.pid = child.pid
         self.program = child.program
         self.signalled = False
+        self.expired = False
+        self._container = container
+        self._ended = threading.Event()
         self._status: int | None = None
         self._said = bytearray()
         self._relay_now = False
@@ -46,10 +50,24 @@ class Podman:
         """Wait for podman's end; return its exit status, 128 + N for a signal. May be asked again."""
         if self._status is None:
             _, status = os.waitpid(self.pid, 0)
+            self._ended.set()
             self._relay.join()
             code = os.waitstatus_to_exitcode(status)
             self._status = code if code >= 0 else 128 - code
         return self._status
+
+    def expire(self) -> None:
+        """Ask the worker to end (SIGTERM, which podman passes on), and end its container if that does not help."""
+        self.expired = True
+        os.kill(self.pid, _signal.SIGTERM)
+        if not self._ended.wait(_GRACE_SECONDS):
+            self.kill()
+
+    def kill(self) -> None:
+        """End the container, whatever the worker does about signals."""
+        words = [self.program, "--remote=false", "kill", "--signal=KILL", self._container]
+        pid = os.posix_spawn(self.program, words, os.environ, setsigmask=())
+        os.waitpid(pid, 0)
 
     def said(self) -> str:
         """Return what podman said and was held back."""

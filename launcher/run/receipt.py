@@ -18,7 +18,7 @@ NON_CLAIMS = (
     "traffic on the card's own loopback is not judged",
     "DNS to the card's resolver carries the listed names only, but their timing and order are the worker's to choose",
 )
-_FULL = ("process_boundary", "write_boundary", "read_boundary", "env_scrub", "network_boundary", "address_network")
+FULL = ("process_boundary", "write_boundary", "read_boundary", "env_scrub", "network_boundary", "address_network")
 
 
 class Measured(Value):
@@ -32,7 +32,7 @@ class Measured(Value):
     signalled: bool = False
 
 
-def guarantees(measured: Measured) -> dict[str, bool]:
+def guarantees(measured: Measured, expected: dict[str, str]) -> dict[str, bool]:
     """Return each guarantee, true only where the hook or stage 2 saw it hold on this run."""
     inside, hook = measured.stage2, measured.hook
     landlock = inside.get("backend") == "landlock" and int(inside.get("used", "0")) > 0
@@ -55,20 +55,20 @@ def guarantees(measured: Measured) -> dict[str, bool]:
         "network_boundary": felt,
         "address_network": felt and bool(hook.get("facts")),
         "target_network": False,
-        "resource_limits": False,
+        "resource_limits": bool(expected) and all(inside.get(name) == value for name, value in expected.items()),
     }
 
 
 def level(bits: dict[str, bool]) -> str:
     """Return full, degraded or none."""
-    if all(bits[name] for name in _FULL):
+    if all(bits[name] for name in FULL):
         return "full"
     return "degraded" if any(bits.values()) else "none"
 
 
 def build(plan: Plan, measured: Measured) -> dict[str, Any]:
     """Return the receipt as plain data for JSON."""
-    bits = guarantees(measured)
+    bits = guarantees(measured, plan.launch.limits.expected())
     launch = plan.launch
     return {
         "schema": SCHEMA,

@@ -1,5 +1,6 @@
 """One started card, from podman's start to the receipt. Imported once podman runs, so it may import what it likes."""
 
+import threading
 import time
 from typing import Any
 
@@ -10,11 +11,13 @@ from launcher.run import command, output
 from launcher.run.channel import Channel
 from launcher.run.directory import STAGE2_DIRECTORY, RunDirectory
 from launcher.run.process import Podman
-from launcher.run.receipt import Measured, build, guarantees, level
+from launcher.run.receipt import FULL, Measured, build, guarantees
 from oci import strictjson
 from oci.refusal import Refusal, Refused
 
 _SWEEP_SECONDS = 30
+# What timeout(1) returns.
+EXIT_TIMEOUT = 124
 
 
 class Session:
@@ -50,7 +53,7 @@ class Session:
         except Refused:
             self._abandon()
             raise
-        status = self._podman.wait()
+        status = self._await(plan.launch.limits.timeout)
         self._mark("podman_exited")
         measured = measured.replace(
             ledger=self._ledger(), exit_status=status, times_ms=self._times, signalled=self._podman.signalled
@@ -60,6 +63,20 @@ class Session:
             measured = measured.replace(ledger=self._ledger())
         self._account(plan, measured, quiet=quiet, receipt=receipt)
         return status
+
+    def _await(self, timeout: float | None) -> int:
+        """Return the worker's status; past its time it is asked to end, then made to, and 124 is its status."""
+        if timeout is None:
+            return self._podman.wait()
+        timer = threading.Timer(timeout, self._podman.expire)
+        timer.daemon = True
+        timer.start()
+        status = self._podman.wait()
+        timer.cancel()
+        if not self._podman.expired:
+            return status
+        output.say(f"NOTE the worker was ended after --timeout {timeout:g} seconds")
+        return EXIT_TIMEOUT
 
     def _finish_plan(self) -> Plan:
         """Resolve, judge, and write all that the hook and stage 2 read; the lock is let go of last."""
@@ -108,10 +125,12 @@ class Session:
         if hook.get("status") != "ok" or digests != (plan.digest, plan.digest):
             text = "the hook's own result and the proof do not both say that this plan was passed"
             raise Refused([Refusal("hook-unproven", text)])
-        bits = guarantees(measured)
-        if level(bits) != "full":
-            missing = ", ".join(name for name, true in bits.items() if not true)
-            raise Refused([Refusal("not-enforced", f"not measured on this run: {missing}")])
+        expected = plan.launch.limits.expected()
+        bits = guarantees(measured, expected)
+        missing = [name for name in FULL if not bits[name]]
+        missing += ["resource_limits"] if expected and not bits["resource_limits"] else []
+        if missing:
+            raise Refused([Refusal("not-enforced", f"not measured on this run: {', '.join(missing)}")])
 
     def _hook(self) -> dict[str, Any]:
         data = self._run.read("hook.json")

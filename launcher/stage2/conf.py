@@ -28,6 +28,8 @@ KEYS = {
     "loopback": False,
     "outside": True,
     "rlimit": True,
+    "identity": True,
+    "measure": True,
 }
 # Without a probe of each family there would be no egress self-test, and nothing would say so.
 REQUIRED = ("schema", "run", "argv", "cwd", "net", "route6", "landlock", "loopback", "probe4", "probe6", "port")
@@ -42,9 +44,26 @@ PATHS = ("cwd", "read", "noexec", "write", "private", "outside")
 
 
 class Conf:
-    """The configuration; see the module. `rlimits` are (name, soft, hard) with -1 for unlimited."""
+    """The configuration; see the module. `rlimits` are (name, soft, hard) with -1 for unlimited.
 
-    __slots__ = ("argv", "cwd", "net", "outside", "policy", "port", "probes4", "probes6", "rlimits", "route6", "run")
+    `identities` are (device, inode, path) of what must be mounted; `measures` name limits to read back.
+    """
+
+    __slots__ = (
+        "argv",
+        "cwd",
+        "identities",
+        "measures",
+        "net",
+        "outside",
+        "policy",
+        "port",
+        "probes4",
+        "probes6",
+        "rlimits",
+        "route6",
+        "run",
+    )
 
     def __init__(self, values: "dict[str, list[str]]", policy: Policy) -> None:
         self.run = values["run"][0]
@@ -57,6 +76,8 @@ class Conf:
         self.port = int(values["port"][0])
         self.outside = tuple(values.get("outside", ()))
         self.rlimits = tuple(_rlimit(text) for text in values.get("rlimit", ()))
+        self.identities = tuple(_identity(text) for text in values.get("identity", ()))
+        self.measures = tuple(values.get("measure", ()))
         self.policy = policy
 
 
@@ -113,6 +134,11 @@ def _policy(values: "dict[str, list[str]]") -> Policy:
         loopback=values["loopback"] == ["1"],
         exact=values["landlock"] == ["exact"],
     )
+
+
+def _identity(text: str) -> "tuple[int, int, str]":
+    device, inode, path = text.split(":", 2)
+    return int(device), int(inode), path
 
 
 def _rlimit(text: str) -> "tuple[str, int, int]":

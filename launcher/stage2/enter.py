@@ -68,9 +68,14 @@ def settle(kernel: Kernel, config: "conf.Conf", report_fd: int) -> "list[tuple[s
         kernel.close_range(channel.REPORT_FD, report_fd - 1)
     kernel.close_range(report_fd + 1, LAST_FD)
     os.set_inheritable(report_fd, False)
+    selftest.identities(kernel, config.identities)
     worker.limit(kernel, config.rlimits)
     worker.settle(config.cwd)
-    return [*selftest.privileges(kernel, selftest.status(kernel)), *selftest.mounts(kernel, config.policy)]
+    return [
+        *selftest.privileges(kernel, selftest.status(kernel)),
+        *selftest.mounts(kernel, config.policy),
+        *selftest.limits(kernel, config.measures),
+    ]
 
 
 def wall_files(kernel: Kernel, config: "conf.Conf") -> "list[tuple[str, str]]":

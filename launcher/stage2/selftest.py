@@ -17,6 +17,8 @@ PROOF = "/run/card/proof"
 # Writable by every process for itself, whatever user it runs as, on a mount that is never read-only: what refuses it
 # after the restriction is Landlock and nothing else. Opening it changes nothing.
 OWN_WRITABLE = "/proc/self/comm"
+CGROUP_FILES = {"memory": "memory.max", "cpus": "cpu.max", "pids": "pids.max"}
+TMPFS = {"shm": "/dev/shm", "tmp": "/tmp"}  # noqa: S108 - the card's own
 CAPABILITY_SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
 
@@ -149,6 +151,31 @@ def mounts(kernel: Kernel, policy: Policy) -> "list[tuple[str, str]]":
     if refusals:
         raise Refused(refusals)
     return [("mounts", "ok")]
+
+
+def identities(kernel: Kernel, judged: "tuple[tuple[int, int, str], ...]") -> None:
+    """See that each path is the very file or directory that was judged; raises Refused for one that was swapped."""
+    swapped = [path for device, inode, path in judged if kernel.identity(path) != (device, inode)]
+    if swapped:
+        hint = "something on the bench replaced it between the check and the start"
+        raise Refused([Refusal("path-swapped", f"{path} is not what was judged", hint) for path in swapped])
+
+
+def limits(kernel: Kernel, names: "tuple[str, ...]") -> "list[tuple[str, str]]":
+    """Return each named limit as it is in force: cgroup-v2's own files, tmpfs sizes in bytes, RLIMIT_NOFILE."""
+    return [(f"limit_{name}", _limit(kernel, name)) for name in names]
+
+
+def _limit(kernel: Kernel, name: str) -> str:
+    try:
+        if name in CGROUP_FILES:
+            return kernel.read_file(f"/sys/fs/cgroup/{CGROUP_FILES[name]}").decode().strip()
+        if name in TMPFS:
+            return str(kernel.size(TMPFS[name]))
+        lines = kernel.read_file("/proc/self/limits").decode().splitlines()
+        return next(line.split()[3] for line in lines if line.startswith("Max open files"))
+    except OSError as error:
+        return name_of(error.errno)
 
 
 def control(kernel: Kernel) -> None:

@@ -139,6 +139,19 @@ class Kernel:
         """Return the flags of the mount that a path is on, as ST_ bits, see statvfs(3)."""
         return os.statvfs(path).f_flag
 
+    def identity(self, path: str) -> "tuple[int, int] | None":
+        """Return the device and inode of a path, no link followed at its end; None when it is not there."""
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def size(self, path: str) -> int:
+        """Return the size in bytes of the file system that a path is on, see statvfs(3)."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
+
     def readlink(self, path: str) -> str:
         """Return where a symbolic link points."""
         return os.readlink(path)

@@ -1,4 +1,4 @@
-"""The filesystem wall from inside: nothing that was not named, whichever way round; a plain container is the control."""
+"""The filesystem wall from inside: nothing that was not named, whichever way; a plain container is the control."""
 
 import json
 import os
@@ -260,13 +260,11 @@ def test_host_environment_is_scrubbed() -> None:
     """With --env-host agents, loaders, interpreters and proxies with a password stay behind, and one NOTE says so."""
     environment = {
         **os.environ,
-        **{
-            "SSH_AUTH_SOCK": "/tmp/a",
-            "LD_PRELOAD": "",
-            "PYTHONPATH": "/x",
-            "HTTPS_PROXY": "http://u:p@h:1",
-            "KEPT": "1",
-        },
+        "SSH_AUTH_SOCK": "/tmp/a",
+        "LD_PRELOAD": "",
+        "PYTHONPATH": "/x",
+        "HTTPS_PROXY": "http://u:p@h:1",
+        "KEPT": "1",
     }
     done = card("--env-host", "--", "env", env=environment)
     names = {line.partition("=")[0] for line in done.out.splitlines()}
