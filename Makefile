@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 BENCH := infra/bench/run
 PYTEST_IN_BENCH := python3 -m pytest -p no:cacheprovider -o testpaths= -o pythonpath=/src --rootdir=/src
 
-.PHONY: help setup test test-unit test-kernel test-bench check format demo bench image clean
+.PHONY: help setup test test-unit test-kernel test-bench check format demo bench image man clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,13 @@ bench: setup ## the cost of a card, as a ratio to plain podman run
 
 image: setup ## build the card image
 	infra/image/build
+
+man: build/man/card-run.1 build/man/card.1 ## build the manual pages
+
+build/man/%: launcher/%.md
+	@mkdir -p $(@D)
+	@command -v go-md2man >/dev/null || apt-get install -qq -y go-md2man
+	go-md2man -in $< -out $@
 
 clean: ## remove what was built here
 	rm -rf .cache .venv build dist
