@@ -147,12 +147,12 @@ def _denial(
 
 
 def _hooks(egress: Egress) -> "dict[str, str]":
-    """Each chain the placement has, with its `type` line."""
+    """Return each chain that the placement has with its `type` line, which `denied`, only ever jumped to, lacks."""
     tail = "priority filter; policy accept;"
     if egress.selector.kind == NETDEV:
-        return {"ingress": f'type filter hook ingress device "{egress.selector.value}" {tail}'}
+        return {"denied": "", "ingress": f'type filter hook ingress device "{egress.selector.value}" {tail}'}
     names = ("forward", "input") if egress.selector.kind == VETH else ("output",)
-    return {name: f"type filter hook {name} {tail}" for name in names}
+    return {"denied": "", **{name: f"type filter hook {name} {tail}" for name in names}}
 
 
 def _chains(table: listing.Table, egress: Egress) -> "list[Refusal]":
@@ -174,7 +174,9 @@ def _head(chain: listing.Chain, wanted: str) -> "list[Refusal]":
     if chain.head == wanted:
         return []
     there = chain.head
-    if not there:
+    if not wanted:
+        reason = "unknown-chain"
+    elif not there:
         reason = "no-hook"
     elif there.partition(" priority ")[0] != wanted.partition(" priority ")[0]:
         reason = "wrong-hook"

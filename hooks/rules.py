@@ -8,41 +8,36 @@ from hooks import listing, question, ranges
 from hooks.egress import NETNS, UID, Egress
 from oci.refusal import Refusal
 
-_FAMILIES = (("ip", 4), ("ip6", 6))
 _PORT = "443"
 
 # The bodies of rules (selector, comment and counter values taken off) that are the same in every table.
 _FIXED: "dict[str, str]" = {
+    "ip daddr @never4 jump denied": "never4",
+    "ip6 daddr @never6 jump denied": "never6",
+    "ip hdrlength 5 ip daddr . tcp dport @allow4 accept": "pins4",
+    "ip6 nexthdr tcp ip6 daddr . tcp dport @allow6 accept": "pins6",
+    "arp htype 1 arp ptype ip arp hlen 6 arp plen 4 arp operation { request, reply } accept": "arp",
+    "jump denied": "deny",
+    "meta l4proto { tcp, udp } add @denied4 { ip daddr . meta l4proto . th dport }": "ledger4",
+    "meta l4proto { tcp, udp } add @denied6 { ip6 daddr . meta l4proto . th dport }": "ledger6",
+    "ip daddr != 224.0.0.0/24 meta l4proto != { tcp, udp } counter": "other4",
+    "ip6 daddr != ff02::/16 meta l4proto != { tcp, udp } counter": "other6",
     "meta l4proto tcp reject with tcp reset": "reset",
     "reject with icmpx admin-prohibited": "reject",
     "drop": "drop",
-    "ip hdrlength 5 ip daddr . tcp dport @allow4 accept": "pins4",
-    "ip6 nexthdr tcp ip6 daddr . tcp dport @allow6 accept": "pins6",
-    "ip daddr != 224.0.0.0/24 meta l4proto != { tcp, udp } counter": "other4",
-    "ip6 daddr != ff02::/16 meta l4proto != { tcp, udp } counter": "other6",
-    "arp htype 1 arp ptype ip arp hlen 6 arp plen 4 arp operation { request, reply } accept": "arp",
 }
-for _ip, _n in _FAMILIES:
-    _record = f"meta l4proto {{ tcp, udp }} add @denied{_n} {{ {_ip} daddr . meta l4proto . th dport }}"
-    _FIXED[_record] = f"ledger{_n}"
-    _FIXED[f"{_ip} daddr @never{_n} {_record}"] = f"never{_n}-ledger"
-    _FIXED[f"{_ip} daddr @never{_n} meta l4proto tcp reject with tcp reset"] = f"never{_n}-reset"
-    _FIXED[f"{_ip} daddr @never{_n} reject with icmpx admin-prohibited"] = f"never{_n}-reject"
-
+_DENIED = ["ledger4", "ledger6", "other4", "other6", "reset", "reject", "drop"]
 _ACCEPTS = ("pins4", "pins6", "dns", "nd", "arp")
 # What it means when a rule of this kind is not there.
 _MISSING = {
-    "never4-ledger": "no-ledger",
-    "never6-ledger": "no-ledger",
-    "never4-reset": "no-fast-reject",
-    "never6-reset": "no-fast-reject",
-    "never4-reject": "metadata-not-denied",
-    "never6-reject": "metadata-not-denied",
+    "never4": "metadata-not-denied",
+    "never6": "metadata-not-denied",
     "pins4": "pins-not-allowed",
     "pins6": "pins-not-allowed",
     "dns": "dns-question-missing",
     "nd": "no-neighbour-discovery",
     "arp": "no-arp",
+    "deny": "no-fast-reject",
     "ledger4": "no-ledger",
     "ledger6": "no-ledger",
     "other4": "no-ledger",
@@ -149,13 +144,15 @@ class Rules:
     def _wanted(self) -> "list[str]":
         """Return the kinds of rules that this chain promises, in their order; all DNS rules are one."""
         egress, name = self._egress, self._chain.name
-        wanted = [f"never{n}-{part}" for n in (4, 6) for part in ("ledger", "reset", "reject")]
+        if name == "denied":
+            return _DENIED
+        wanted = ["never4", "never6"]
         if name != "input":
             wanted += [f"pins{n}" for n in (4, 6) if any((":" in text) == (n == 6) for text in egress.addresses)]
         wanted += ["dns"] if egress.dns is not None and egress.pins else []
         wanted += ["arp"] if name == "ingress" else []
         wanted += ["nd"] if egress.v6 and egress.selector.kind != UID and name != "forward" else []
-        return [*wanted, "ledger4", "ledger6", "other4", "other6", "reset", "reject", "drop"]
+        return [*wanted, "deny", "drop"]
 
     def _presence(self) -> "list[Refusal]":
         wanted = self._wanted()

@@ -45,14 +45,20 @@ BY_HAND = """table inet nova_egress_hand {
 		counter
 	}
 
+	chain denied {
+		oifname != "lo" meta l4proto { tcp, udp } add @denied4 { ip daddr . meta l4proto . th dport }
+		oifname != "lo" meta l4proto { tcp, udp } add @denied6 { ip6 daddr . meta l4proto . th dport }
+		oifname != "lo" ip daddr != 224.0.0.0/24 meta l4proto != { tcp, udp } counter packets 3 bytes 9 comment "other"
+		oifname != "lo" ip6 daddr != ff02::/16 meta l4proto != { tcp, udp } counter packets 0 bytes 0 comment "other"
+		oifname != "lo" meta l4proto tcp reject with tcp reset
+		oifname != "lo" reject with icmpx admin-prohibited
+		oifname != "lo" drop
+	}
+
 	chain output {
 		type filter hook output priority filter; policy accept;
-		oifname != "lo" ip daddr @never4 meta l4proto { tcp, udp } add @denied4 { ip daddr . meta l4proto . th dport }
-		oifname != "lo" ip daddr @never4 meta l4proto tcp reject with tcp reset
-		oifname != "lo" ip daddr @never4 reject with icmpx admin-prohibited
-		oifname != "lo" ip6 daddr @never6 meta l4proto { tcp, udp } add @denied6 { ip6 daddr . meta l4proto . th dport }
-		oifname != "lo" ip6 daddr @never6 meta l4proto tcp reject with tcp reset
-		oifname != "lo" ip6 daddr @never6 reject with icmpx admin-prohibited
+		oifname != "lo" ip daddr @never4 jump denied
+		oifname != "lo" ip6 daddr @never6 jump denied
 		oifname != "lo" ip hdrlength 5 ip daddr . tcp dport @allow4 accept
 		oifname != "lo" ip daddr 10.0.0.1 ip hdrlength 5 udp dport 53 udp length 30 \
 @th,80,80 | 0x300000000000000000 == 0x1300001000000000000 @th,160,48 | 0x2000202000 == 0x16102696f00 \
@@ -60,12 +66,7 @@ BY_HAND = """table inet nova_egress_hand {
 		oifname != "lo" ip daddr 10.0.0.1 ip hdrlength 5 udp dport 53 udp length 41 \
 @th,80,80 | 0x300000000000000000 == 0x1300001000000000001 @th,160,48 | 0x2000202000 == 0x16102696f00 \
 @th,208,32 { 0x10001, 0x1c0001 } @th,240,88 | 0xffff000080000000 == 0x29ffff000080000000 accept comment "a.io"
-		oifname != "lo" meta l4proto { tcp, udp } add @denied4 { ip daddr . meta l4proto . th dport }
-		oifname != "lo" meta l4proto { tcp, udp } add @denied6 { ip6 daddr . meta l4proto . th dport }
-		oifname != "lo" ip daddr != 224.0.0.0/24 meta l4proto != { tcp, udp } counter packets 3 bytes 9 comment "other"
-		oifname != "lo" ip6 daddr != ff02::/16 meta l4proto != { tcp, udp } counter packets 0 bytes 0 comment "other"
-		oifname != "lo" meta l4proto tcp reject with tcp reset
-		oifname != "lo" reject with icmpx admin-prohibited
+		oifname != "lo" jump denied
 		oifname != "lo" drop
 	}
 }
@@ -80,7 +81,7 @@ def test_a_listing_written_by_hand_is_clean() -> None:
         "allow": 1,
         "deny": 6,
         "names": 1,
-        "rules": 16,
+        "rules": 14,
         "dns": "10.0.0.1",
     }
 

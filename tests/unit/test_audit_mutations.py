@@ -48,9 +48,11 @@ def move(pattern: str, before: str) -> Mutation:
 
 def _moved(chain: str, pattern: str, before: str) -> str:
     lines = chain.splitlines(keepends=True)
+    if not any(re.search(before, line) for line in lines):
+        return chain
     moved = [line for line in lines if re.search(pattern, line)]
     rest = [line for line in lines if not re.search(pattern, line)]
-    at = next((index for index, line in enumerate(rest) if re.search(before, line)), len(rest))
+    at = next(index for index, line in enumerate(rest) if re.search(before, line))
     return "".join((*rest[:at], *moved, *rest[at:]))
 
 
@@ -64,6 +66,7 @@ def insert(rule: str, before: str = r" drop$") -> Mutation:
     return mutate
 
 
+PINS = "ip hdrlength 5 ip daddr . tcp dport @allow4 accept"
 DNS_RULE = r"udp dport 53 .*comment \"github.com\""
 MUTATIONS: "dict[str, tuple[Mutation, str]]" = {
     "no default deny": (without(r"\" drop$|\d drop$"), "no-default-deny"),
@@ -134,12 +137,29 @@ MUTATIONS: "dict[str, tuple[Mutation, str]]" = {
     "metadata not denied by name": (swap('comment "metadata"', 'comment "elsewhere"'), "comment-mismatch"),
     "metadata denied without a name": (swap(' comment "metadata"', ""), "comment-mismatch"),
     "a range more denied": (swap(r"10\.77\.0\.0/16", "10.76.0.0/15"), "unknown-deny"),
-    "denies do not reject": (without(r"@never4 reject"), "metadata-not-denied"),
-    "v6 denies do not reject": (without(r"@never6 reject"), "metadata-not-denied"),
-    "denies do not reset": (without(r"@never4 .*tcp reset"), "no-fast-reject"),
-    "denies are not recorded": (without(r"@never4 .*add @denied4"), "no-ledger"),
+    "v4 denies are missing": (without(r"@never4 jump"), "metadata-not-denied"),
+    "v6 denies are missing": (without(r"@never6 jump"), "metadata-not-denied"),
+    "denies jump elsewhere": (swap("@never4 jump denied", "@never4 jump other"), "metadata-not-denied"),
+    "denies go and do not come back": (swap("@never4 jump", "@never4 goto"), "metadata-not-denied"),
+    "denies accept": (swap("@never4 jump denied", "@never4 accept"), "metadata-not-denied"),
+    "denies return": (swap("@never4 jump denied", "@never4 return"), "unknown-statement"),
+    "the rest is not told": (without(r"(lo\"|veth7\"|1234) jump denied"), "no-fast-reject"),
+    "the chain of denials is missing": (swap(r"(?s)\tchain denied \{.*?\n\t\}\n", ""), "no-chain"),
+    "the chain of denials is empty": (swap(r"(?s)(\tchain denied \{\n).*?(\t\}\n)", r"\1\2"), "no-default-deny"),
+    "the chain of denials is hooked": (
+        swap(r"(\tchain denied \{\n)", r"\1\t\ttype filter hook output priority filter; policy accept;\n"),
+        "unknown-chain",
+    ),
+    "the chain of denials accepts the pins": (
+        swap(r"(\tchain denied \{\n\t\t)(.*)( meta l4proto \{)", rf"\1\2 {PINS}\n\t\t\2\3", 1),
+        "unexpected-rule",
+    ),
+    "the chain of denials jumps to itself": (
+        swap(r"(\tchain denied \{\n\t\t)(.*)( meta l4proto \{)", r"\1\2 jump denied\n\t\t\2\3", 1),
+        "unexpected-rule",
+    ),
     "nothing is recorded": (without(r"(lo|veth7)\" meta l4proto \{|1234 meta l4proto \{"), "no-ledger"),
-    "v6 is recorded as v4": (swap(r"add @denied6 \{ ip6 daddr", "add @denied4 { ip daddr"), "unknown-statement"),
+    "v6 is recorded as v4": (swap(r"add @denied6 \{ ip6 daddr", "add @denied4 { ip daddr"), "no-ledger"),
     "others are not counted": (without(r'comment "other"'), "no-ledger"),
     "others are counted under no name": (swap(r' comment "other"', ""), "unknown-statement"),
     "no reset": (without(r"(lo\"|veth7\"|1234) meta l4proto tcp reject"), "no-fast-reject"),
@@ -153,12 +173,13 @@ MUTATIONS: "dict[str, tuple[Mutation, str]]" = {
         "unknown-statement",
     ),
     "accept before deny": (move(r"@allow4 accept|udp dport 53", r"@never4"), "accept-before-deny"),
-    "DNS accepted before the denies": (move(DNS_RULE, r"@never6 reject"), "accept-before-deny"),
-    "the ledger before DNS": (
-        move(r"(lo\"|veth7\"|1234) meta l4proto \{ tcp, udp \} add @denied4", DNS_RULE),
+    "DNS accepted before the denies": (move(DNS_RULE, r"@never6 jump"), "accept-before-deny"),
+    "rejected before it is recorded": (move(r"lo\" reject|veth7\" reject|1234 reject", r"add @denied4"), "rule-order"),
+    "the pins after the denial of the rest": (
+        move(r"(lo\"|veth7\"|1234) jump denied", r"@allow4|udp dport 53"),
         "rule-order",
     ),
-    "a rule twice": (swap(r"(?m)^(.*@never4 reject.*)$", r"\1\n\1"), "repeated-rule"),
+    "a rule twice": (swap(r"(?m)^(.*@never4 jump.*)$", r"\1\n\1"), "repeated-rule"),
     "a policy of drop": (swap("policy accept", "policy drop"), "wrong-policy"),
     "another priority": (swap("priority filter", "priority filter + 10"), "wrong-priority"),
     "a numeric priority": (swap("priority filter", "priority -300"), "wrong-priority"),
