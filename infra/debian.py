@@ -61,16 +61,16 @@ def install_missing(who: str) -> None:
     checked(argv, environment=environment)
 
 
-def bootstrap(target: Path, packages: tuple[str, ...]) -> None:
+def bootstrap(target: Path, packages: tuple[str, ...], suite: str = SUITE) -> None:
     """Make a root filesystem with apt and the packages: a folder (as root), or a tar if the target's name ends so."""
     argv = ["mmdebstrap", "--variant=apt", f"--include={','.join(packages)}"]
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in UNWANTED]
     argv += [f"--aptopt={option}" for option in apt_options()]
-    checked([*argv, SUITE, str(target), *mirror_lines()])
+    checked([*argv, suite, str(target), *mirror_lines(suite)])
 
 
-def mirror_lines() -> list[str]:
-    """Return sources.list lines for the bench's suite at the machine's own mirrors; [] leaves mmdebstrap's default.
+def mirror_lines(suite: str) -> list[str]:
+    """Return sources.list lines for a Debian suite at the machine's own mirrors; [] leaves mmdebstrap's default.
 
     A machine that is not Debian, or has no Debian mirror configured for its own release, says nothing useful here.
     """
@@ -82,12 +82,12 @@ def mirror_lines() -> list[str]:
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     lines: list[str] = []
     for line in done.stdout.splitlines():
-        site, suite, component = line.split("|")
+        site, configured, component = line.split("|")
         for ending in ("", "-updates", "-security"):
-            new = f"deb {site} {SUITE}{ending} main"
-            if suite == own + ending and component == "main" and new not in lines:
+            new = f"deb {site} {suite}{ending} main"
+            if configured == own + ending and component == "main" and new not in lines:
                 lines.append(new)
-    return lines if any(line.endswith(f"{SUITE} main") for line in lines) else []
+    return lines if any(line.endswith(f" {suite} main") for line in lines) else []
 
 
 def _release() -> dict[str, str]:

@@ -9,20 +9,21 @@ import os
 from pathlib import Path
 
 from infra.bench import enter, layout, parts, view, world
-from infra.bench.rootfs import UID
+from infra.bench.rootfs import UID, Root
 from infra.debian import BuildError, say
 from infra.image import image
 
 TAR, CA = "/run/card.tar", "/run/ca.crt"
 RECIPE = (
     "infra/bench/fill.py",
+    "infra/bench/images.py",
     "infra/bench/Containerfile.busybox",
     "infra/image/Containerfile",
     "infra/image/image.py",
 )
 
 
-def ensure(root: Path, library: Path) -> Path:
+def ensure(root: Root, library: Path) -> Path:
     """Return the folder with the image stores `user` and `root`, built when the recipe has no build yet."""
     authority = parts.ca(root)
     document = world.document(layout.DEFAULT_WORLD)
@@ -37,11 +38,11 @@ def ensure(root: Path, library: Path) -> Path:
             (folder / name).mkdir()
             os.chown(folder / name, owner, owner)
         binds = ((tar, TAR), (authority / "ca.crt", CA))
-        for as_root in (False, True):
+        for as_root in _users(root):
             entry = view.Entry(
                 argv=("python3", "-I", "-c", view.start("infra.bench.fill"), TAR, CA),
                 as_root=as_root,
-                rootfs=root,
+                rootfs=root.path,
                 lib=library,
                 storage=folder,
                 images=None,
@@ -54,7 +55,15 @@ def ensure(root: Path, library: Path) -> Path:
             )
             _fill(entry)
 
-    return layout.made("images", layout.digest(recipe), make)
+    return layout.made(f"images_{root.suite.name}", layout.digest(recipe), make)
+
+
+def _users(root: Root) -> tuple[bool, ...]:
+    """Return for whom images can be built: the user, and root where its crun could start containers at all."""
+    if root.suite.root_raises_limits and not view.can_raise_limits():
+        say("bench", f"no images for root: {root.suite.name}'s crun needs CAP_SYS_RESOURCE to start root's containers")
+        return (False,)
+    return (False, True)
 
 
 def _fill(entry: view.Entry) -> None:

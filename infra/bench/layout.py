@@ -18,7 +18,6 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = CHECKOUT / ".cache" / "bench"
 LOCK = CACHE / "lock"
 STAGING = CACHE / "staging"
-STORAGE = CACHE / "storage"
 DEFAULT_WORLD = CHECKOUT / "infra/bench/worlds/default.toml"
 DIGEST_LENGTH = 16
 
@@ -73,6 +72,8 @@ def made(kind: str, name: str, make: Callable[[Path], None], *, keep: int = 0) -
     Making one may not make another. Older ones of the kind are removed, but the newest `keep` and what a run holds.
     """
     path = folder(kind, name)
+    if _held(path):
+        return path
     CACHE.mkdir(parents=True, exist_ok=True)
     building = CACHE / "building"
     building.touch()
@@ -86,6 +87,15 @@ def made(kind: str, name: str, make: Callable[[Path], None], *, keep: int = 0) -
     finally:
         os.close(lock)
     return path
+
+
+def _held(path: Path) -> bool:
+    """Hold a made folder if it is there: it was not removed before it was held, and cannot be from then on."""
+    try:
+        lock = hold(path, exclusive=False)
+        return lock is not None and os.path.samestat(os.fstat(lock), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _make_aside(kind: str, path: Path, make: Callable[[Path], None]) -> None:

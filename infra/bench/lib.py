@@ -8,14 +8,14 @@ import shutil
 from pathlib import Path
 
 from infra.bench import layout
-from infra.bench.rootfs import PYTHON, inside
+from infra.bench.rootfs import Root, inside
 from infra.debian import BuildError, say
 
 PACKAGES = ("oci", "hooks", "launcher", "infra")
 PLACE = "/opt/card-run/lib"
 
 
-def ensure(root: Path) -> Path:
+def ensure(root: Root) -> Path:
     """Return the folder with the compiled packages, for the interpreter in the root filesystem `root`."""
     files = layout.sources(*(layout.CHECKOUT / name for name in PACKAGES))
     name = f"{layout.digest_files(files)}-{root.name.rpartition('-')[2][:8]}"
@@ -26,7 +26,7 @@ def ensure(root: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
         argv = [
-            f"/usr/bin/python{PYTHON}",
+            root.python,
             "-I",
             "-m",
             "compileall",
@@ -40,4 +40,4 @@ def ensure(root: Path) -> Path:
         except BuildError as error:
             say("bench", f"not all of card-run compiles, it goes in as it is ({error})")
 
-    return layout.made("lib", name, make)
+    return layout.made(f"lib_{root.suite.name}", name, make)

@@ -36,6 +36,8 @@ def parser() -> argparse.ArgumentParser:
     )
     parsing.add_argument("--bind", metavar="SRC:DST", action="append", default=[], help="show SRC at DST, writable")
     parsing.add_argument("--fresh", action="store_true", help="with an empty podman storage, beside other runs")
+    suites = tuple(rootfs.SUITES)
+    parsing.add_argument("--suite", choices=suites, default=rootfs.DEFAULT_SUITE, help="the Debian release to be")
     parsing.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="what to run; default: a shell")
     return parsing
 
@@ -57,7 +59,7 @@ def main(arguments: list[str]) -> int:
 def _run(options: argparse.Namespace) -> int:
     """Build, take the storage, enter."""
     _check_readable()
-    root = _build_both()
+    root = _build_both(rootfs.SUITES[options.suite])
     library = lib.ensure(root)
     command: list[str] = options.command
     if command[:1] == ["--"]:
@@ -69,11 +71,11 @@ def _run(options: argparse.Namespace) -> int:
         raise BuildError(f"--world {options.world}:\n{error}") from error
     made = parts.ensure(root, description)
     stores = images.ensure(root, library)
-    storage, scratch = _storage(fresh=options.fresh)
+    storage, scratch = _storage(options.suite, fresh=options.fresh)
     entry = view.Entry(
         argv=tuple(command) or ("bash",),
         as_root=options.root,
-        rootfs=root,
+        rootfs=root.path,
         lib=library,
         storage=storage,
         images=stores,
@@ -102,19 +104,19 @@ def _check_readable() -> None:
             )
 
 
-def _build_both() -> Path:
+def _build_both(suite: rootfs.Suite) -> rootfs.Root:
     """Return the root filesystem, and have the card image's made meanwhile when both are missing: they take longest."""
-    if rootfs.built():
-        return rootfs.ensure()
+    if rootfs.built(suite):
+        return rootfs.ensure(suite)
     install_missing("bench")
     with ThreadPoolExecutor(max_workers=1) as pool:
         tar = pool.submit(image.rootfs_tar)
-        root = rootfs.ensure()
+        root = rootfs.ensure(suite)
         tar.result()
     return root
 
 
-def _storage(*, fresh: bool) -> tuple[Path, Path | None]:
+def _storage(suite: str, *, fresh: bool) -> tuple[Path, Path | None]:
     """Return podman's storage for this run, held against other runs, and the folder to remove afterwards."""
     if fresh:
         runs = layout.CACHE / "runs"
@@ -124,7 +126,7 @@ def _storage(*, fresh: bool) -> tuple[Path, Path | None]:
         place.chmod(0o755)
         layout.hold(place, exclusive=True)
     else:
-        place = layout.STORAGE
+        place = layout.CACHE / f"storage_{suite}"
         place.mkdir(exist_ok=True)
         layout.hold(place, exclusive=True, waiting=lambda: say("bench", "waiting for another bench run"))
     for name, owner in (("user", rootfs.UID), ("root", 0)):

@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import cast
 
 from infra.bench.zone import CNAME, GARBAGE, RCODES, SILENT, TXT, Entry, Record
 
@@ -143,8 +144,7 @@ class UdpServer(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport: replies go out by it."""
-        assert isinstance(transport, asyncio.DatagramTransport)  # noqa: S101 - asyncio's own promise
-        self.transport = transport
+        self.transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Answer one datagram, in its own time."""

@@ -7,7 +7,8 @@ and siblings.
 import shlex
 from pathlib import Path
 
-from infra.bench import layout, rootfs
+from infra.bench import layout
+from infra.bench.rootfs import Root, inside
 from infra.bench.world import World
 from infra.debian import say
 
@@ -34,17 +35,17 @@ cd ..
 KEEP = 8
 
 
-def ca(root: Path) -> Path:
+def ca(root: Root) -> Path:
     """Return the folder with ca.crt, ca.key and bundle.crt (the root filesystem's own trust and the test CA)."""
 
     def make(folder: Path) -> None:
-        rootfs.inside(root, ["sh", "-c", MAKE_CA], bind=(folder, "/mnt"))
+        inside(root, ["sh", "-c", MAKE_CA], bind=(folder, "/mnt"))
         (folder / "ca.key").chmod(0o600)
 
-    return layout.made("ca", layout.digest([MAKE_CA.encode(), root.name.encode()]), make)
+    return layout.made(f"ca_{root.suite.name}", layout.digest([MAKE_CA.encode(), root.name.encode()]), make)
 
 
-def ensure(root: Path, world: World) -> Path:
+def ensure(root: Root, world: World) -> Path:
     """Return the folder with a certificate NAME.crt and NAME.key for each TLS host, and git/OWNER/NAME.git."""
     authority = ca(root)
     script = "\n".join(
@@ -55,7 +56,7 @@ def ensure(root: Path, world: World) -> Path:
         say("bench", "making the world's certificates and repositories")
         for name in ("ca.crt", "ca.key"):
             (folder / name).write_bytes((authority / name).read_bytes())
-        rootfs.inside(root, ["sh", "-c", script], bind=(folder, "/mnt"))
+        inside(root, ["sh", "-c", script], bind=(folder, "/mnt"))
 
     return layout.made("world", layout.digest([script.encode(), authority.name.encode()]), make, keep=KEEP)
 

@@ -8,18 +8,18 @@ import os
 import shutil
 import sys
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.bench import layout
-from infra.debian import SUITE, bootstrap, checked, install_missing, say
+from infra.debian import bootstrap, checked, install_missing, say
 
-PYTHON = "3.13"
 USER = "card"
 UID = 1000
 SUBUIDS = "100000:65536"
 PACKAGES = (
     # the container stack under test
-    *("podman", "crun", "passt", "nftables", "uidmap", "catatonit", "netavark", "aardvark-dns", "slirp4netns"),
+    *("podman", "crun", "nftables", "uidmap", "catatonit", "netavark", "aardvark-dns", "slirp4netns"),
     *("fuse-overlayfs", "python3"),
     # the world: links, certificates, repositories
     *("iproute2", "openssl", "git", "curl", "ca-certificates"),
@@ -38,8 +38,11 @@ FILES = {
         f"[safe]\n\tdirectory = *\n[user]\n\tname = {USER}\n\temail = {USER}@bench.example\n"
         "[init]\n\tdefaultBranch = main\n[advice]\n\tdetachedHead = false\n"
     ),
-    # no systemd and no journal in the bench; everything else is as the packages have it
-    "etc/containers/containers.conf.d/bench.conf": '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n',
+    # no systemd and no journal in the bench; podman 4 takes a storage with images in it for one from the days of CNI;
+    # everything else is as the packages have it
+    "etc/containers/containers.conf.d/bench.conf": (
+        '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n[network]\nnetwork_backend = "netavark"\n'
+    ),
     # no short name resolves: nothing is ever pulled here
     "etc/containers/registries.conf": "unqualified-search-registries = []\n",
 }
@@ -60,38 +63,79 @@ def dependencies() -> list[str]:
     return [*project["dependencies"], *extras]
 
 
-def recipe() -> str:
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A Debian release to make the bench of: its own Python's version, and packages that only it needs."""
+
+    name: str
+    python: str
+    packages: tuple[str, ...] = ()
+    root_raises_limits: bool = False  # crun before 1.9 raises RLIMIT_MEMLOCK to start root's containers
+
+
+# trixie has podman 5.4, nft 1.1 and pasta; bookworm podman 4.3, nft 1.0.6 and slirp4netns alone
+TRIXIE = Suite("trixie", "3.13", ("passt",))
+BOOKWORM = Suite("bookworm", "3.11", root_raises_limits=True)
+SUITES = {suite.name: suite for suite in (TRIXIE, BOOKWORM)}
+DEFAULT_SUITE = "trixie"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A built root filesystem."""
+
+    path: Path
+    suite: Suite
+
+    @property
+    def name(self) -> str:
+        """Its name, which changes with its recipe."""
+        return self.path.name
+
+    @property
+    def python(self) -> str:
+        """Its own interpreter."""
+        return f"/usr/bin/python{self.suite.python}"
+
+
+def recipe(suite: Suite) -> str:
     """Return the digest of what the root filesystem is made from: this file and the dependencies."""
-    return layout.digest([Path(__file__).read_bytes(), *(line.encode() for line in dependencies())])
+    words = [repr(suite), *dependencies()]
+    return layout.digest([Path(__file__).read_bytes(), *(word.encode() for word in words)])
 
 
-def built() -> bool:
+def built(suite: Suite) -> bool:
     """Say whether the root filesystem is there already."""
-    return layout.folder("rootfs", recipe()).is_dir()
+    return layout.folder(f"rootfs_{suite.name}", recipe(suite)).is_dir()
 
 
-def ensure() -> Path:
-    """Return the root filesystem's folder, built when the recipe has no build yet."""
-    return layout.made("rootfs", recipe(), _build)
+def ensure(suite: Suite) -> Root:
+    """Return the root filesystem, built when the recipe has no build yet."""
+
+    def make(folder: Path) -> None:
+        _build(Root(folder, suite))
+
+    return Root(layout.made(f"rootfs_{suite.name}", recipe(suite), make), suite)
 
 
-def inside(root: Path, argv: list[str], *, bind: tuple[Path, str]) -> None:
+def inside(root: Root, argv: list[str], *, bind: tuple[Path, str]) -> None:
     """Run a program of the root filesystem, with a folder to write to; the root filesystem itself stays as it is.
 
     The folder is seen at a place that exists in the root filesystem. Raises BuildError when the program fails.
     """
     script = 'mount --bind "$1" "$2$3" && exec chroot "$2" /usr/bin/env -i PATH=/usr/bin:/usr/sbin "${@:4}"'
-    checked(["unshare", "--mount", "bash", "-c", script, "bash", str(bind[0]), str(root), bind[1], *argv])
+    checked(["unshare", "--mount", "bash", "-c", script, "bash", str(bind[0]), str(root.path), bind[1], *argv])
 
 
-def _build(root: Path) -> None:
+def _build(root: Root) -> None:
     """Build the root filesystem in an empty folder."""
     install_missing("bench")
-    say("bench", f"building the root filesystem ({SUITE}, {len(PACKAGES)} packages), once")
-    bootstrap(root, PACKAGES)
-    root.chmod(0o755)
-    _add_user(root)
-    _write_files(root)
+    packages = (*PACKAGES, *root.suite.packages)
+    say("bench", f"building the root filesystem ({root.suite.name}, {len(packages)} packages), once")
+    bootstrap(root.path, packages, root.suite.name)
+    root.path.chmod(0o755)
+    _add_user(root.path)
+    _write_files(root.path)
     _add_python_packages(root)
 
 
@@ -127,13 +171,13 @@ def _write_files(root: Path) -> None:
         (root / name).mkdir(parents=True, exist_ok=True)
 
 
-def _add_python_packages(root: Path) -> None:
+def _add_python_packages(root: Root) -> None:
     """Install the Python packages where the bench's own interpreter looks (with -I as well), compiled."""
     say("bench", "installing the Python packages")
-    target = f"usr/local/lib/python{PYTHON}/dist-packages"
+    target = f"usr/local/lib/python{root.suite.python}/dist-packages"
     argv = [sys.executable, "-m", "pip", "install", "-qq", "--root-user-action=ignore", "--no-compile"]
-    argv += ["--target", str(root / target), "--python-version", PYTHON, "--implementation", "cp"]
+    argv += ["--target", str(root.path / target), "--python-version", root.suite.python, "--implementation", "cp"]
     argv += ["--only-binary=:all:", "--no-warn-script-location", *dependencies()]
     checked(argv)
-    shutil.rmtree(root / target / "bin", ignore_errors=True)
-    checked(["chroot", str(root), f"/usr/bin/python{PYTHON}", "-I", "-m", "compileall", "-q", f"/{target}"])
+    shutil.rmtree(root.path / target / "bin", ignore_errors=True)
+    checked(["chroot", str(root.path), root.python, "-I", "-m", "compileall", "-q", f"/{target}"])

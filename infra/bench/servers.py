@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from infra.bench import link, nameserver
 from infra.bench.web import Site
@@ -44,8 +44,7 @@ class _UdpEcho(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        assert isinstance(transport, asyncio.DatagramTransport)  # noqa: S101 - asyncio's own promise
-        self.transport = transport
+        self.transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Send it back."""

@@ -135,13 +135,13 @@ def _devices(dev: Path) -> None:
     os.umask(0o022)
     for name, target in LINKS.items():
         (dev / name).symlink_to(target)
-    for name, kind, data in (
-        ("pts", "devpts", "newinstance,ptmxmode=0666,mode=0620,gid=5"),
-        ("shm", "tmpfs", "mode=1777"),
-        ("mqueue", "mqueue", ""),
+    for name, kind, flags, data in (
+        ("pts", "devpts", linux.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"),
+        ("shm", "tmpfs", linux.MS_NODEV, "mode=1777"),
+        ("mqueue", "mqueue", linux.MS_NODEV, ""),
     ):
         (dev / name).mkdir()
-        linux.mount(name, str(dev / name), kind, flags=linux.MS_NOSUID | linux.MS_NODEV, data=data)
+        linux.mount(name, str(dev / name), kind, flags=linux.MS_NOSUID | flags, data=data)
     _terminal(dev)
 
 
@@ -175,8 +175,7 @@ def _binds(root: Path, entry: Entry) -> None:
     linux.bind(str(entry.trust), str(root / "etc/ssl/certs/ca-certificates.crt"), readonly=True)
     for name, home in CONTAINER_STORAGE.items():
         linux.bind(str(entry.storage / name), str(root / home))
-        if entry.images is not None:
-            _image_store(root, name, entry.images / name / "storage")
+        _storage_conf(root, name, entry.images)
     for source, target in entry.binds:
         place = root / target.lstrip("/")
         if source.is_dir():
@@ -187,23 +186,25 @@ def _binds(root: Path, entry: Entry) -> None:
         linux.mount(str(source), str(place), flags=linux.MS_BIND | linux.MS_REC)
 
 
-def _image_store(root: Path, name: str, store: Path) -> None:
-    """Show podman, the user's or root's, one more image store, read-only."""
-    place = f"var/lib/bench/images/{name}"
-    (root / place).mkdir(parents=True)
-    linux.bind(str(store), str(root / place), readonly=True)
+def _storage_conf(root: Path, name: str, images: Path | None) -> None:
+    """Tell podman, the user's or root's, to use overlay, and the store of images that is there for it, read-only."""
+    text = f'[storage]\ndriver = "overlay"\n{ROOTS[name]}'
+    if images is not None and (images / name / "storage").is_dir():
+        place = f"var/lib/bench/images/{name}"
+        (root / place).mkdir(parents=True)
+        linux.bind(str(images / name / "storage"), str(root / place), readonly=True)
+        text += f'[storage.options]\nadditionalimagestores = ["/{place}"]\n'
     conf = root / STORAGE_CONF[name]
     for folder in reversed([folder for folder in conf.parents if not folder.exists()]):
         folder.mkdir()
         os.chown(folder, UID, UID)
-    text = f'[storage]\ndriver = "overlay"\n{ROOTS[name]}[storage.options]\nadditionalimagestores = ["/{place}"]\n'
     conf.write_text(text, encoding="ascii")
 
 
 def _limits(root: Path) -> None:
     """Tell root's podman to ask for no limit that this machine cannot give: crun refuses to start otherwise."""
     lines = ["[containers]"]
-    if not _can_raise_limits():
+    if not can_raise_limits():
         limits = ((name, resource.getrlimit(number)[1]) for name, number in LIMITS.items())
         lines.append(f"default_ulimits = {json.dumps([f'{name}={hard}:{hard}' for name, hard in limits])}")
     controllers = (root / "sys/fs/cgroup/cgroup.controllers").read_text(encoding="ascii").split()
@@ -213,7 +214,7 @@ def _limits(root: Path) -> None:
     place.write_text("\n".join([*lines, ""]), encoding="ascii")
 
 
-def _can_raise_limits() -> bool:
+def can_raise_limits() -> bool:
     """Say whether this process has CAP_SYS_RESOURCE."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     effective = int(status.partition("CapEff:\t")[2].partition("\n")[0], 16)
