@@ -88,6 +88,15 @@ def list_table(family: str, table: str, process: "Nft | None" = None) -> str:
     return listing
 
 
+def list_tables() -> "list[tuple[str, str]]":
+    """Return family and name of every table in the namespace; raises Refused (`nft-list`)."""
+    status, listing, errors = Nft().tell("list tables\n")
+    if status != 0:
+        raise Refused([Refusal("nft-list", f"the tables cannot be listed: {_first_line(errors)}")])
+    words = [line.split() for line in listing.splitlines()]
+    return [(line[1], line[2]) for line in words if len(line) == 3 and line[0] == "table"]
+
+
 def delete_table(family: str, table: str) -> None:
     """Delete the table if it exists; raises Refused (`nft-delete`) when it is still there."""
     name = f"table {family} {table}"

@@ -37,6 +37,13 @@ def test_a_table_is_loaded_listed_and_deleted(space: Namespace) -> None:
         space.call(lambda: nft.list_table("inet", "t"))
 
 
+def test_tables_are_listed(space: Namespace) -> None:
+    """Every table of the namespace is named with its family; a new namespace has none."""
+    assert space.call(nft.list_tables) == []
+    space.call(lambda: nft.load("table inet a {\n}\ntable netdev b {\n}\n"))
+    assert space.call(nft.list_tables) == [("inet", "a"), ("netdev", "b")]
+
+
 def test_a_text_that_fails_is_not_applied_at_all(space: Namespace) -> None:
     """One bad line and nothing of the text is there; the reason is nft's own first line."""
     with pytest.raises(Refused, match=r"nft-load.*syntax error"):
@@ -97,6 +104,7 @@ def test_a_failure_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body
     for call, reason in (
         (lambda: nft.load("x"), "nft-load"),
         (lambda: nft.list_table("inet", "t"), "nft-list"),
+        (nft.list_tables, "nft-list"),
         (lambda: nft.delete_table("inet", "t"), "nft-delete"),
     ):
         with pytest.raises(Refused, match=told) as refused:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from hooks import audit, netns, ruleset
+from hooks import audit, netns, ruleset, rundir
 from hooks.plan import sha256
 from oci import annotations
+from oci.refusal import Refused
 from tests.kernel.created import HOOKS, LAUNCH, NONCE, RUN, Container, created, hook, in_own_mounts
 from tests.kernel.wire import egress
 
@@ -123,6 +124,18 @@ def test_it_waits_for_a_launcher_that_is_still_writing(container: Container) -> 
         (container.run / "plan.json").write_text(text)
     assert process.wait() == 0
     assert container.hook["status"] == "ok"
+
+
+def test_a_launcher_that_never_lets_go_is_not_waited_for(container: Container) -> None:
+    """After the deadline a plan that is still being written is refused; before it, and after its lock is free, not."""
+    fd = os.open(container.run, os.O_RDONLY)
+    directory = rundir.RunDirectory(run=RUN, path=str(container.run), fd=fd)
+    with (container.run / "plan.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Refused, match="plan-late"):
+            rundir.wait_for_plan(directory, deadline=0.05)
+    rundir.wait_for_plan(directory, deadline=0.05)
+    os.close(fd)
 
 
 def _is_waiting(pid: int, lock: Path) -> bool:
