@@ -7,6 +7,7 @@ stage 2's first instruction is done here: mounts, no_new_privs, an (all-allowing
 import ctypes
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -40,6 +41,7 @@ class Spec:
     drop_capabilities: bool = True
     profile: str = "allow"  # or "none", or the errno that landlock_create_ruleset is to meet
     read_only: bool = True
+    proc_read_only: bool = False
     held: dict[str, str] = field(default_factory=dict)  # descriptor number -> path outside that stays open on it
     proof: list[str] = field(default_factory=list)  # path on the outside, run, nonce
 
@@ -125,7 +127,8 @@ def _root(spec: Spec) -> None:
         _mount(place, root + target, None, MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV | flags)
     if spec.read_only:
         _mount("root", root, None, MS_BIND | MS_REMOUNT | MS_RDONLY)
-    _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    proc_flags = MS_RDONLY if spec.proc_read_only else 0
+    _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | proc_flags)
     os.chroot(root)
     os.chdir("/")
 
@@ -169,6 +172,10 @@ def _become(spec: Spec) -> None:
         _drop()
     if spec.no_new_privs:
         _call("prctl", 38, ctypes.c_ulong(1), 0, 0, 0)
+    # What a careless parent leaves behind, for stage 2 to put right.
+    os.umask(0o077)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM})
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if spec.profile != "none":
         _profile(spec.profile)
     os.execve(spec.argv[0], spec.argv, spec.env)  # noqa: S606 - never a shell

@@ -233,6 +233,13 @@ def test_what_podman_did_otherwise_is_refused(built: Runtime, changes: dict[str,
     refused(worker(built, changes=changes).run(), reason)
 
 
+def test_a_control_that_fails_is_no_proof(built: Runtime) -> None:
+    """Where the write that Landlock is to deny does not work without it either, that is what is said."""
+    outcome = worker(built, changes={"proc_read_only": True}).run()
+    refused(outcome, "stage2-failed")
+    assert outcome.report["text"] == ["/proc/self/comm: Read-only file system"]
+
+
 def test_privileges_that_could_be_gained(built: Runtime) -> None:
     """Without no_new_privs it is refused; the filter needs CAP_SYS_ADMIN to be loaded so, hence both reasons."""
     outcome = worker(built, changes={"no_new_privs": False, "drop_capabilities": False}).run()

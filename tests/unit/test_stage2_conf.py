@@ -128,7 +128,16 @@ def test_frames_cross_a_socket_in_order() -> None:
             channel.receive(theirs.fileno())
 
 
-@pytest.mark.parametrize("data", [struct.pack("<I", channel.MOST + 1), struct.pack("<I", 3) + b"abc", b"\1\0"])
+def test_a_frame_out_of_bounds_is_not_read() -> None:
+    """Its length alone is refused, before anything is waited for."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(struct.pack("<I", channel.MOST + 1))
+        with pytest.raises(ValueError, match=f"a frame of {channel.MOST + 1} bytes"):
+            channel.receive(theirs.fileno())
+
+
+@pytest.mark.parametrize("data", [struct.pack("<I", 3) + b"abc", b"\1\0"])
 def test_what_is_no_frame_is_an_error(data: bytes) -> None:
     """A length out of bounds, a body that is no records and half a length are told from a frame."""
     ours, theirs = socket.socketpair()
@@ -195,6 +204,8 @@ def test_what_cannot_be_executed_has_a_shell_s_exit_code(tmp_path: Path) -> None
         for name in ("gone", "plain", "dir", "garbage", "orphan", "plain/x")
     }
     assert found == {"gone": 127, "plain": 126, "dir": 126, "garbage": 126, "orphan": 127, "plain/x": 127}
+    orphan = worker.execute((str(tmp_path / "orphan"),), {})
+    assert orphan == (127, f"{tmp_path}/orphan: the program it needs to run (its #! line or loader) is not there")
     env = {"PATH": f"{tmp_path}/none:{tmp_path}"}
     assert worker.execute(("gone",), env) == (127, "gone: not found")
     assert worker.execute(("plain",), env) == (126, f"plain: {os.strerror(errno.EACCES)}")
