@@ -269,6 +269,19 @@ def test_terminal_reaches_a_container() -> None:
     assert terminal.status() == 3
 
 
+def test_bench_can_make_terminals() -> None:
+    """Programs in the bench, the user's too, can make terminals of their own."""
+    assert bench("python3", "-c", "import os; print(os.isatty(os.openpty()[1]))").stdout == b"True\n"
+
+
+def test_older_suite() -> None:
+    """The bench can be Debian 12, whose podman 4.3 runs a container of the card image with slirp4netns."""
+    image = "localhost/card-run/card:latest"
+    script = f"podman --version && podman run --rm --pull=never --userns=keep-id {image} curl -sS https://github.com/"
+    done = bench("sh", "-c", script, options=("--fresh", "--suite", "bookworm"))
+    assert done.stdout == b"podman version 4.3.1\nhello from github.com\n"
+
+
 def test_interrupt_key() -> None:
     """The interrupt key ends the command, once: it is the terminal's signal and not sent a second time."""
     terminal = _Terminal("sh", "-c", "trap 'echo once; exit 6' INT; echo up; while :; do sleep 0.01; done")
