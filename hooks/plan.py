@@ -7,12 +7,8 @@ decided podman's arguments, so a plan that was swapped for another run's, or edi
 from hooks import egress
 from hooks.egress import Egress
 from oci import annotations, strictjson
-from oci.refusal import Refusal, Refused
+from oci.refusal import CardRunBug, Refusal, Refused
 from oci.state import State
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SCHEMA = 1
 
@@ -81,16 +77,12 @@ def _match(state: State, *, run: str, launch: str, wall: Egress) -> None:
         raise Refused([Refusal("plan-mismatch", f"the plan is not this start's: {text}") for text in wrong])
 
 
-def _hash() -> "Callable[[bytes], object]":
-    """Return CPython's own sha256: `hashlib` would load OpenSSL, 2 ms of the hook's 25."""
-    for module in ("_sha2", "_sha256", "hashlib"):
+def sha256(data: bytes) -> str:
+    """Return the digest in hex, by CPython's own code: `hashlib` would load OpenSSL, 2 ms of the hook's 25."""
+    for module in ("_sha2", "_sha256", "hashlib"):  # the first from Python 3.12, the second before
         try:
-            return __import__(module).sha256  # type: ignore[no-any-return]
+            digest = __import__(module).sha256
         except ImportError:
             continue
-    raise Refused([Refusal("no-sha256", "this Python has no sha256")])
-
-
-def sha256(data: bytes) -> str:
-    """Return the digest in hex."""
-    return str(_hash()(data).hexdigest())  # type: ignore[attr-defined]
+        return str(digest(data).hexdigest())
+    raise CardRunBug("this Python has no sha256")

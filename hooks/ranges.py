@@ -7,7 +7,7 @@ import _socket
 
 
 def span(text: str) -> "tuple[int, int, int] | None":
-    """Return the span of `A`, `A/PREFIX` or `A-B`, or None when the text is none of them."""
+    """Return the span of `A`, `A/PREFIX` (host bits zero) or `A-B`, or None when the text is none of them."""
     first, dash, last = text.partition("-")
     if dash:
         low, high = span(first), span(last)
@@ -23,7 +23,9 @@ def span(text: str) -> "tuple[int, int, int] | None":
     if slash and not (prefix.isdigit() and len(prefix) <= 3 and str(int(prefix)) == prefix and int(prefix) <= size):
         return None
     low_bits = size - int(prefix) if slash else 0
-    start = int.from_bytes(packed, "big") >> low_bits << low_bits
+    start = int.from_bytes(packed, "big")
+    if start % (1 << low_bits):
+        return None
     return version, start, start + (1 << low_bits) - 1
 
 

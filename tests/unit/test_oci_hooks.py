@@ -1,5 +1,6 @@
 """What the OCI specifications give a hook, as values: the state, hooks.d files, annotations, and JSON itself."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hooks import plan
 from oci import annotations, hooksd, state, strictjson
 from oci.refusal import Refused
 
@@ -249,3 +251,9 @@ def test_what_is_not_json_is_not_written(value: object) -> None:
     """A value that JSON does not have is TypeError."""
     with pytest.raises(TypeError):
         strictjson.dump(value)
+
+
+@given(st.binary())
+def test_the_digest_is_sha256(data: bytes) -> None:
+    """The plan's digest is SHA-256, whichever module gives it."""
+    assert plan.sha256(data) == hashlib.sha256(data).hexdigest()
