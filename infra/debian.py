@@ -13,6 +13,9 @@ from pathlib import Path
 SUITE = "trixie"
 # program -> the Debian and Ubuntu package that has it
 PROGRAMS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "newuidmap": "uidmap"}
+# what mmdebstrap leaves of this machine in what it makes: its names, its mirror and proxy (which may hold a password)
+MACHINE_OWN = "etc/resolv.conf etc/hostname etc/apt/sources.list etc/apt/apt.conf.d/99mmdebstrap"
+FORGET = f'cd "$1" && rm -f {MACHINE_OWN} && touch etc/apt/sources.list'
 UNWANTED = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*")
 APT_OPTIONS = ("Acquire::Check-Valid-Until", "Acquire::Check-Date", "Acquire::Retries", "Acquire::Force")
 APT_TRANSPORTS = ("Acquire::http::", "Acquire::https::")
@@ -66,6 +69,9 @@ def bootstrap(target: Path, packages: tuple[str, ...], suite: str = SUITE) -> No
     argv = ["mmdebstrap", "--variant=apt", f"--include={','.join(packages)}"]
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in UNWANTED]
     argv += [f"--aptopt={option}" for option in apt_options()]
+    argv += [f"--customize-hook={FORGET}"]
+    if target.suffix == ".tar":
+        argv.append("--skip=output/dev")  # no device nodes: a container gets its own
     checked([*argv, suite, str(target), *mirror_lines(suite)])
 
 

@@ -11,6 +11,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra import debian
 from infra.bench import layout
 from infra.debian import bootstrap, checked, install_missing, say
 
@@ -99,9 +100,10 @@ class Root:
 
 
 def recipe(suite: Suite) -> str:
-    """Return the digest of what the root filesystem is made from: this file and the dependencies."""
+    """Return the digest of what the root filesystem is made from: this code and the dependencies."""
     words = [repr(suite), *dependencies()]
-    return layout.digest([Path(__file__).read_bytes(), *(word.encode() for word in words)])
+    code = [Path(file).read_bytes() for file in (__file__, debian.__file__)]
+    return layout.digest([*code, *(word.encode() for word in words)])
 
 
 def built(suite: Suite) -> bool:

@@ -5,12 +5,14 @@ the machine's own mirror. Imports the standard library and siblings.
 """
 
 import argparse
+import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from infra import debian
 from infra.debian import SUITE, BuildError, bootstrap, checked, install_missing, say
 
 PACKAGES = ("git", "python3", "curl", "ca-certificates")
@@ -19,24 +21,30 @@ HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache" / "image"
 CONTAINERFILE = HERE / "Containerfile"
 EXIT_CANNOT_BUILD = 1
-RECIPE = repr((SUITE, PACKAGES))
+RECIPE = repr((SUITE, PACKAGES, Path(debian.__file__).read_text(encoding="utf-8")))
 
 
 def rootfs_tar() -> Path:
     """Return the root filesystem's tar, made if its recipe has none yet; older ones are removed."""
-    name = f"rootfs-{hashlib.sha256(RECIPE.encode()).hexdigest()[:16]}.tar"
-    path = CACHE / name
-    if path.is_file():
-        return path
+    path = CACHE / f"rootfs-{hashlib.sha256(RECIPE.encode()).hexdigest()[:16]}.tar"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.is_file():
+            _make_tar(path)
+    return path
+
+
+def _make_tar(path: Path) -> None:
+    """Make the tar aside, and give it its name when it is complete."""
     install_missing("image")
     say("image", f"making the root filesystem ({SUITE}: {', '.join(PACKAGES)}), once")
-    CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as aside:
-        bootstrap(Path(aside) / name, PACKAGES)
+        made = Path(aside) / path.name
+        bootstrap(made, PACKAGES)
         for old in CACHE.glob("rootfs-*.tar"):
             old.unlink()
-        (Path(aside) / name).rename(path)
-    return path
+        made.rename(path)
 
 
 def build(tar: Path, authorities: list[Path], tag: str) -> None:
