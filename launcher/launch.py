@@ -20,8 +20,10 @@ from oci.refusal import Refusal
 _RUN_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 _RUN_LIMIT = 48
 _REFERENCE_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ._-/:@")
-# The address at which pasta answers DNS inside the card; given to it explicitly, never read from its default.
-PASTA_DNS = "169.254.1.1"
+PASTA, SLIRP, BRIDGE, NONE = "pasta", "slirp", "bridge", "none"
+# The address at which DNS is answered inside the card. pasta is given its own explicitly; slirp4netns(1) answers at
+# the third of the network that it is given; on a bridge podman says (`launcher.run.bridge`).
+CARD_DNS = {PASTA: "169.254.1.1", SLIRP: "10.0.2.3"}
 
 
 class Launch(Value):
@@ -64,7 +66,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         home=home, asked=request.env, files=request.env_file, host=request.env_host
     )
     bounds, unbounded = limits.decide({name: getattr(request, name) for name in limits.NAMES})
-    networked = request.net != "none"
+    networked = request.net != NONE
     launch = Launch(
         run=run,
         token=os.urandom(16).hex(),
@@ -72,7 +74,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         command=request.command,
         user=request.user,
         net=request.net,
-        dns=PASTA_DNS if networked and request.dns == "question" else None,
+        dns=CARD_DNS.get(request.net) if request.dns == "question" else None,
         filesystem=roots,
         policy_path=path,
         names=names,
@@ -166,7 +168,7 @@ def default_policy() -> str:
 
 
 def _names(request: Request, path: str) -> tuple[tuple[str, ...], list[Refusal]]:
-    if request.net == "none":
+    if request.net == NONE:
         asked = [*(["--model-host"] if request.model_host else []), *(["--allow-host"] if request.allow_host else [])]
         text = "asks for a name, and --net none reaches none"
         return (), [Refusal("no-network", f"{flag} {text}", "leave one of them out") for flag in asked]
@@ -189,7 +191,7 @@ def _policy_reach(path: str, roots: Filesystem) -> list[Refusal]:
 def _servers(request: Request) -> tuple[Nameservers, list[Refusal]]:
     if request.resolver is not None:
         return nameservers.from_flag(request.resolver)
-    if request.net == "none":
+    if request.net == NONE:
         return Nameservers(servers=(), source="none"), []
     return nameservers.from_file()
 

@@ -13,7 +13,7 @@ from hooks.plan import sha256
 from launcher.bench import Bench
 from launcher.egress import addresses
 from launcher.fs.policy import PRIVATE
-from launcher.launch import Launch
+from launcher.launch import NONE, Launch
 from launcher.value import Value
 from oci import probes, records, strictjson
 from oci.refusal import Refusal, Refused
@@ -135,7 +135,8 @@ def stage2_conf(plan: Plan) -> bytes:
     items = [
         ("schema", str(SCHEMA)),
         ("run", launch.run),
-        ("net", launch.net),
+        ("network", str(int(launch.net != NONE))),
+        ("route4", str(int(launch.route4))),
         ("route6", str(int(launch.route6))),
         ("cwd", launch.filesystem.cwd),
         ("landlock", launch.landlock),

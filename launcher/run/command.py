@@ -7,7 +7,7 @@ import os
 
 from launcher.fs import policy as filesystem
 from launcher.fs.paths import NOEXEC, READ, WRITE
-from launcher.launch import Launch
+from launcher.launch import NONE, SLIRP, Launch
 from launcher.limits import Limits
 from launcher.runtime import Runtime
 from oci import annotations
@@ -148,9 +148,12 @@ def _user(launch: Launch) -> list[str]:
 
 
 def _network(launch: Launch) -> list[str]:
-    """Return the network: pasta with every way back to the bench closed (pasta(1)), or none."""
-    if launch.net == "none":
+    """Return the network, with every way back to the bench closed (pasta(1), slirp4netns(1)), or none."""
+    if launch.net == NONE:
         return ["--network=none"]
+    if launch.net == SLIRP:
+        ipv6 = _flag(launch.route6)
+        return [f"--network=slirp4netns:cidr=10.0.2.0/24,allow_host_loopback=false,enable_ipv6={ipv6},mtu=65520"]
     options = ["--no-map-gw", "--map-guest-addr,none", "-t,none", "-u,none", "-T,none", "-U,none"]
     if launch.dns:
         options.append(f"--dns-forward,{launch.dns}")

@@ -15,7 +15,8 @@ KEYS = {
     "run": False,
     "argv": True,
     "cwd": False,
-    "net": False,
+    "network": False,
+    "route4": False,
     "route6": False,
     "read": True,
     "noexec": True,
@@ -32,10 +33,24 @@ KEYS = {
     "measure": True,
 }
 # Without a probe of each family there would be no egress self-test, and nothing would say so.
-REQUIRED = ("schema", "run", "argv", "cwd", "net", "route6", "landlock", "loopback", "probe4", "probe6", "port")
+REQUIRED = (
+    "schema",
+    "run",
+    "argv",
+    "cwd",
+    "network",
+    "route4",
+    "route6",
+    "landlock",
+    "loopback",
+    "probe4",
+    "probe6",
+    "port",
+)
 CHOICES = {
     "schema": (SCHEMA,),
-    "net": ("pasta", "none"),
+    "network": ("0", "1"),
+    "route4": ("0", "1"),
     "route6": ("0", "1"),
     "landlock": ("clamp", "exact"),
     "loopback": ("0", "1"),
@@ -54,13 +69,14 @@ class Conf:
         "cwd",
         "identities",
         "measures",
-        "net",
+        "network",
         "outside",
         "policy",
         "port",
         "probes4",
         "probes6",
         "rlimits",
+        "route4",
         "route6",
         "run",
     )
@@ -69,7 +85,8 @@ class Conf:
         self.run = values["run"][0]
         self.argv = tuple(values["argv"])
         self.cwd = values["cwd"][0]
-        self.net = values["net"][0]
+        self.network = values["network"] == ["1"]
+        self.route4 = values["route4"] == ["1"]
         self.route6 = values["route6"][0] == "1"
         self.probes4 = tuple(values.get("probe4", ()))
         self.probes6 = tuple(values.get("probe6", ()))

@@ -18,7 +18,8 @@ RUN = "run1"
 DEFAULTS = (
     ("schema", "1"),
     ("run", RUN),
-    ("net", "none"),
+    ("network", "0"),
+    ("route4", "0"),
     ("route6", "0"),
     ("landlock", "clamp"),
     ("loopback", "1"),

@@ -214,7 +214,7 @@ def test_a_proof_of_another_start(built: Runtime) -> None:
 
 def test_an_open_network_is_refused(built: Runtime) -> None:
     """Where the wall must answer and something else does, nothing runs."""
-    refused(worker(built, conf=[("net", "pasta")]).run(), "egress-open")
+    refused(worker(built, conf=[("network", "1"), ("route4", "1")]).run(), "egress-open")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_privileges_that_could_be_gained(built: Runtime) -> None:
         ([("rlimit", "NOTHING:1:1")], "rlimit-unknown"),
         ([("rlimit", "NOFILE:99999999:99999999")], "rlimit-refused"),
         ([("read", "/none")], "stage2-failed"),
-        ([("net", "host")], "conf-malformed"),
+        ([("network", "host")], "conf-malformed"),
         ([("outside", "/tmp")], "landlock-open"),
     ],
 )

@@ -22,7 +22,8 @@ ITEMS = [
     ("argv", "sh"),
     ("argv", ""),
     ("cwd", "/w"),
-    ("net", "pasta"),
+    ("network", "1"),
+    ("route4", "1"),
     ("route6", "1"),
     ("landlock", "exact"),
     ("loopback", "0"),
@@ -55,7 +56,7 @@ def problems(data: bytes) -> list[str]:
 def test_a_configuration_is_read_whole() -> None:
     """Every key arrives, lists in order."""
     config = conf.parse(records.dump(ITEMS))
-    assert (config.run, config.argv, config.cwd, config.net, config.route6) == ("r1", ("sh", ""), "/w", "pasta", True)
+    assert (config.run, config.argv, config.cwd, config.network, config.route6) == ("r1", ("sh", ""), "/w", True, True)
     assert (config.probes4, config.probes6, config.port) == (("198.18.0.1",), ("100::1",), 9)
     assert (config.outside, config.rlimits) == (("/",), (("NOFILE", 10, -1),))
     policy = config.policy
@@ -70,7 +71,7 @@ def test_a_missing_key_is_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "item", [("schema", "2"), ("net", "host"), ("route6", "yes"), ("landlock", ""), ("loopback", "2")]
+    "item", [("schema", "2"), ("network", "host"), ("route6", "yes"), ("landlock", ""), ("loopback", "2")]
 )
 def test_a_value_out_of_its_choices_is_refused(item: tuple[str, str]) -> None:
     """Only the words that are known are taken."""
