@@ -81,7 +81,9 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         nameservers=servers,
         resolve_timeout=request.resolve_timeout,
         route4=networked and _default_route4(),
-        route6=networked and _default_route6(),
+        # slirp4netns asks for its neighbour from a global address, and an answer to one of those could be routed on:
+        # the wall does not pass it, so such a card has IPv4 only.
+        route6=request.net == PASTA and _default_route6(),
         env=env,
         interactive=request.interactive,
         tty=request.tty,

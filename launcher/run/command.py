@@ -152,8 +152,7 @@ def _network(launch: Launch) -> list[str]:
     if launch.net == NONE:
         return ["--network=none"]
     if launch.net == SLIRP:
-        ipv6 = _flag(launch.route6)
-        return [f"--network=slirp4netns:cidr=10.0.2.0/24,allow_host_loopback=false,enable_ipv6={ipv6},mtu=65520"]
+        return ["--network=slirp4netns:cidr=10.0.2.0/24,allow_host_loopback=false,enable_ipv6=false,mtu=65520"]
     options = ["--no-map-gw", "--map-guest-addr,none", "-t,none", "-u,none", "-T,none", "-U,none"]
     if launch.dns:
         options.append(f"--dns-forward,{launch.dns}")
