@@ -37,7 +37,7 @@ class _Message:
 
 def decode(words: "list[str]") -> Question:
     """Return the question of a rule's words after `udp dport 53` and before the verdict; raises ValueError."""
-    if words[:2] != ["udp", "length"] or not words[2:3] or not words[2].isdigit() or len(words[2]) > 5:
+    if words[:2] != ["udp", "length"] or not words[2:3] or not _is_number(words[2]):
         raise ValueError("the datagram's length is not bounded")
     size = int(words[2]) - _UDP_HEADER
     message = _Message(max(size, 0))
@@ -67,7 +67,7 @@ def _comparison(message: _Message, words: "list[str]") -> "list[str]":
 def _place(word: str, limit: int) -> "tuple[int, int]":
     """Return byte offset in the DNS message and size in bytes of `@th,BITS,BITS`."""
     parts = word.split(",")
-    if len(parts) != 3 or parts[0] != "@th" or not all(part.isdigit() and len(part) <= 6 for part in parts[1:]):
+    if len(parts) != 3 or parts[0] != "@th" or not all(_is_number(part) for part in parts[1:]):
         raise ValueError(f"{word} is not a comparison of the payload")
     offset, bits = int(parts[1]) - _BASE, int(parts[2])
     if offset % 8 or bits % 8 or offset < 0 or bits == 0 or (offset + bits) // 8 > limit:
@@ -75,9 +75,16 @@ def _place(word: str, limit: int) -> "tuple[int, int]":
     return offset // 8, bits // 8
 
 
+def _is_number(word: str) -> bool:
+    return word.isdigit() and len(word) <= 5 and str(int(word)) == word
+
+
 def _hex(word: str) -> int:
+    """Read a number as nft prints it: lower case, no leading zeros, at most 128 bits."""
     digits = word[2:]
     if word[:2] != "0x" or not digits or len(digits) > 32 or not set(digits) <= set("0123456789abcdef"):
+        raise ValueError(f"{word!r} is not a number in hex")
+    if digits[0] == "0" and digits != "0":
         raise ValueError(f"{word!r} is not a number in hex")
     return int(digits, 16)
 

@@ -5,28 +5,39 @@ Pure; inet_pton(3) instead of `ipaddress`, whose import costs a hook 4 ms.
 
 import _socket
 
+_SIZES = {4: 32, 6: 128}
+
 
 def span(text: str) -> "tuple[int, int, int] | None":
-    """Return the span of `A`, `A/PREFIX` (host bits zero) or `A-B`, or None when the text is none of them."""
+    """Return the span of `A`, `A/PREFIX` or `A-B` as nft prints them, or None when the text is none of them."""
     first, dash, last = text.partition("-")
-    if dash:
-        low, high = span(first), span(last)
-        if low is None or high is None or low[0] != high[0] or low[1] > high[2] or "/" in text:
-            return None
-        return low[0], low[1], high[2]
+    if not dash:
+        return _prefix(text)
+    low, high = _address(first), _address(last)
+    if low is None or high is None or low[0] != high[0] or low[1] > high[1]:
+        return None
+    return low[0], low[1], high[1]
+
+
+def _prefix(text: str) -> "tuple[int, int, int] | None":
     address, slash, prefix = text.partition("/")
-    version, size = (6, 128) if ":" in address else (4, 32)
+    found = _address(address)
+    if found is None or (slash and not (prefix.isdigit() and len(prefix) <= 3 and str(int(prefix)) == prefix)):
+        return None
+    version, start = found
+    host_bits = _SIZES[version] - int(prefix) if slash else 0
+    if host_bits < 0 or start % (1 << host_bits):
+        return None
+    return version, start, start + (1 << host_bits) - 1
+
+
+def _address(text: str) -> "tuple[int, int] | None":
+    version, family = (6, _socket.AF_INET6) if ":" in text else (4, _socket.AF_INET)
     try:
-        packed = _socket.inet_pton(_socket.AF_INET6 if version == 6 else _socket.AF_INET, address)
+        packed = _socket.inet_pton(family, text)
     except (OSError, ValueError):
         return None
-    if slash and not (prefix.isdigit() and len(prefix) <= 3 and str(int(prefix)) == prefix and int(prefix) <= size):
-        return None
-    low_bits = size - int(prefix) if slash else 0
-    start = int.from_bytes(packed, "big")
-    if start % (1 << low_bits):
-        return None
-    return version, start, start + (1 << low_bits) - 1
+    return (version, int.from_bytes(packed, "big")) if _socket.inet_ntop(family, packed) == text else None
 
 
 def inside(inner: "tuple[int, int, int]", spans: "list[tuple[int, int, int]]") -> bool:

@@ -1,7 +1,7 @@
 """The auditor against hand-written text, and against text that is nobody's."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks import audit, listing, ranges, ruleset
@@ -104,7 +104,15 @@ def test_a_table_is_only_its_own_walls(one: Egress, other: Egress) -> None:
             audit.audit(text, other)
 
 
-@settings(max_examples=400)
+@pytest.mark.parametrize("character", '019af"{;#/.,@x')
+def test_no_character_can_be_added_anywhere(character: str) -> None:
+    """At every single place of a text one more character is refused."""
+    text = ruleset.render(HAND)
+    for at in range(len(text)):
+        with pytest.raises(Refused):
+            audit.audit(text[:at] + character + text[at:], HAND)
+
+
 @given(walls, st.data())
 def test_any_single_character_more_is_refused(any_wall: Egress, data: st.DataObject) -> None:
     """No printable character can be put into the text, but for the white space that nft does not read either."""
