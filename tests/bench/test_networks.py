@@ -39,7 +39,7 @@ def test_dns(net: str) -> None:
 
 @pytest.mark.parametrize("net", DNS)
 def test_clone(net: str) -> None:
-    """git clones over HTTPS."""
+    """Git clones over HTTPS."""
     done = card("--net", net, "--", "git", "clone", "-q", "https://github.com/octo/hello", "/tmp/hello")
     assert done.status == 0, done.err
     assert f"net={net} level=full" in done.err
