@@ -32,9 +32,18 @@ PROOF = {"run": "r1", "digest": "d", "nonce": "n", "netns": "42", "table": "t"}
 class World(Kernel):
     """A container as its kernel tells it; `errors` maps a path or an address to what it meets."""
 
-    __slots__ = ("errors", "files", "mounts", "nnp", "sent")
+    __slots__ = ("errors", "files", "identities", "mounts", "nnp", "sent", "sizes")
 
-    def __init__(self, *, files: dict[str, bytes] | None = None, errors: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        files: dict[str, bytes] | None = None,
+        errors: dict[str, int] | None = None,
+        identities: dict[str, tuple[int, int]] | None = None,
+        sizes: dict[str, int] | None = None,
+    ) -> None:
+        self.identities = identities or {}
+        self.sizes = sizes or {}
         self.files = files or {}
         self.errors = errors or {}
         self.nnp = True
@@ -48,7 +57,17 @@ class World(Kernel):
     def read_file(self, path: str) -> bytes:
         """Return a file of this world."""
         self._meet(path)
+        if path not in self.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self.files[path]
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        """Return what is mounted at a path."""
+        return self.identities.get(path)
+
+    def size(self, path: str) -> int:
+        """Return the size of a path's file system."""
+        return self.sizes[path]
 
     def readlink(self, path: str) -> str:
         """Return the network namespace's name."""
@@ -304,3 +323,32 @@ def test_every_kind_of_failure_reaches_the_launcher() -> None:
     failed = OSError(errno.EINVAL, "Invalid argument", "landlock_add_rule")
     assert enter.refusals(failed)[1:3] == [("reason", "stage2-failed"), ("text", "landlock_add_rule: Invalid argument")]
     assert enter.refusals(struct.error("odd"))[2] == ("text", "error: odd")
+
+
+def test_a_swapped_root_is_refused() -> None:
+    """A path whose device or inode is not what was judged is refused by name; the judged one passes."""
+    world = World(identities={"/a": (1, 2), "/b": (1, 3)})
+    selftest.identities(world, ((1, 2, "/a"), (1, 3, "/b")))
+    for judged in ((1, 9, "/a"), (9, 2, "/a"), (1, 2, "/gone")):
+        with pytest.raises(Refused) as caught:
+            selftest.identities(world, (judged, (1, 3, "/b")))
+        assert [(refusal.reason, judged[2] in refusal.text) for refusal in caught.value.refusals] == [
+            ("path-swapped", True)
+        ]
+
+
+def test_limits_are_read_back() -> None:
+    """Each limit is read from the kernel's own place, and one that cannot be read is its errno, never its wish."""
+    lines = b"Limit Soft Hard Units\nMax open files            64                   64                   files\n"
+    world = World(
+        files={"/sys/fs/cgroup/memory.max": b"1024\n", "/sys/fs/cgroup/pids.max": b"max\n", "/proc/self/limits": lines},
+        sizes={"/tmp": 4096},
+    )
+    found = dict(selftest.limits(world, ("memory", "pids", "nofile", "tmp", "cpus")))
+    assert found == {
+        "limit_memory": "1024",
+        "limit_pids": "max",
+        "limit_nofile": "64",
+        "limit_tmp": "4096",
+        "limit_cpus": "ENOENT",
+    }
