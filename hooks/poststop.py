@@ -9,18 +9,20 @@ import os
 
 from hooks import ledger, netns, nft, rundir
 from hooks.egress import TABLE_PREFIX
-from oci import state, strictjson
+from oci import annotations, state, strictjson
 from oci.refusal import Refused
 
 
 def run(stdin: int) -> int:
     """Run the hook on the state that descriptor `stdin` gives; return 0 when nothing of the run is held any more."""
     try:
-        directory = rundir.find(state.read(stdin))
+        container = state.read(stdin)
+        if not os.path.lexists(container.annotations.get(annotations.DIRECTORY, "/")):
+            return 0  # cleaned up already
+        directory = rundir.find(container)
     except Refused as error:
         os.write(2, f"{error}\n".encode("utf-8", "replace"))
-        # A run directory that is gone was cleaned up already; anything else is not a run of ours.
-        return 0 if error.refusals[0].reason == "run-directory" else 1
+        return 1
     try:
         _keep_ledger(directory)
     finally:

@@ -1,9 +1,9 @@
 """The prestart hook: build the egress wall in a created container's network namespace, then vouch for it.
 
 The order is the rule: nothing is loaded that was not audited, nothing is vouched for that was not read back from the
-kernel, and the proof without which stage 2 starts no worker is written last. Any failure ends with exit status 1 (the
-runtime then tears the container down), the reasons in hook.json, and no proof or pin of this attempt. The table is
-left: it dies with the container's namespace, and until then it denies.
+kernel, and the proof without which stage 2 starts no worker is written last, after our own result. Any failure ends with
+exit status 1 (the runtime then tears the container down), the reasons in hook.json, and no proof or pin of this attempt.
+The table is left: it dies with the container's namespace, and until then it denies.
 """
 
 import os
@@ -46,17 +46,19 @@ def run(stdin: int) -> int:
         os.write(2, f"{error}\n".encode("utf-8", "replace"))
         return 1
     try:
-        facts = _build(container, directory, clock)
+        _build(container, directory, clock)
     except Refused as error:
-        return _report(directory, clock, refusals=error.refusals)
+        _report(directory, clock, refusals=error.refusals)
     except OSError as error:
-        return _report(directory, clock, refusals=(Refusal("hook-failed", str(error)),))
+        _report(directory, clock, refusals=(Refusal("hook-failed", str(error)),))
     except Exception as error:  # noqa: BLE001 - standard output and error go nowhere: a bug must reach hook.json too
-        return _report(directory, clock, refusals=(Refusal("hook-bug", _traceback(error)),))
-    return _report(directory, clock, facts=facts)
+        _report(directory, clock, refusals=(Refusal("hook-bug", _traceback(error)),))
+    else:
+        return 0
+    return 1
 
 
-def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock) -> "dict[str, object]":
+def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock) -> None:
     rundir.wait_for_plan(directory)
     card = rundir.open_card(directory)
     rundir.refuse_consumed(card)
@@ -71,9 +73,15 @@ def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock
         bundle.check(container, wanted.bundle)
         clock.phase("bundle")
         facts = _wall(text, wanted.egress, loader, lister, clock)
-    _vouch(wanted, directory, card, namespace)
-    clock.phase("vouch")
-    return {**facts.to_json(), "netns": netns.inode(namespace), "digest": wanted.digest}
+    _pin(directory, namespace)
+    clock.phase("pin")
+    try:
+        more: "dict[str, object]" = {"netns": netns.inode(namespace), "digest": wanted.digest}
+        _report(directory, clock, facts=facts.to_json() | more)
+        rundir.write_proof(card, _proof(wanted, namespace))
+    except BaseException:
+        netns.unpin(directory=directory.fd, name=rundir.NETNS)
+        raise
 
 
 def _wall(text: str, wall: Egress, loader: nft.Nft, lister: nft.Nft, clock: _Clock) -> audit.Facts:
@@ -109,24 +117,23 @@ def _enter(container: state.State) -> int:
     return fd
 
 
-def _vouch(wanted: plan.Plan, directory: rundir.RunDirectory, card: int, namespace: int) -> None:
-    """Pin the namespace and write the proof, or neither."""
+def _pin(directory: rundir.RunDirectory, namespace: int) -> None:
     try:
         netns.pin(namespace, directory=directory.fd, name=rundir.NETNS)
     except FileExistsError:
         raise rundir.consumed() from None
-    items = [
-        ("run", wanted.run),
-        ("digest", wanted.digest),
-        ("nonce", wanted.nonce),
-        ("netns", str(netns.inode(namespace))),
-        ("table", wanted.egress.table),
-    ]
-    try:
-        rundir.write_proof(card, records.dump(items))
-    except BaseException:
-        netns.unpin(directory=directory.fd, name=rundir.NETNS)
-        raise
+
+
+def _proof(wanted: plan.Plan, namespace: int) -> bytes:
+    return records.dump(
+        [
+            ("run", wanted.run),
+            ("digest", wanted.digest),
+            ("nonce", wanted.nonce),
+            ("netns", str(netns.inode(namespace))),
+            ("table", wanted.egress.table),
+        ]
+    )
 
 
 def _report(
@@ -135,7 +142,7 @@ def _report(
     *,
     refusals: "tuple[Refusal, ...]" = (),
     facts: "dict[str, object] | None" = None,
-) -> int:
+) -> None:
     result: "dict[str, object]" = {
         "status": "refused" if refusals else "ok",
         "refusals": [{"reason": item.reason, "text": item.text, "hint": item.hint} for item in refusals],
@@ -143,7 +150,6 @@ def _report(
         "facts": facts or {},
     }
     rundir.write(directory, rundir.HOOK, strictjson.dump(result).encode())
-    return 1 if refusals else 0
 
 
 def _traceback(error: BaseException) -> str:

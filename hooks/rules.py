@@ -109,7 +109,6 @@ class Rules:
         dns = self._egress.dns or ""
         if ":" in dns and not any(ranges.covered(dns, [span]) for text in targets if (span := ranges.span(text))):
             targets.append(dns)
-        # Listed in numeric order, and the card's DNS (2000::/3 or fc00::/7) is the lowest.
         targets.sort(key=lambda text: ranges.span(text) or (0, 0, 0))
         types = "nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert"
         return f"ip6 hoplimit 255 icmpv6 type {{ {types} }} ip6 daddr {{ {', '.join(targets)} }}"
@@ -196,7 +195,7 @@ def _opened(body: "list[str]", egress: Egress) -> str:
         return "source-route" if "tcp" in body else "port-not-443"
     if "arp" in body:
         return "unexpected-rule"
-    addresses = [word for word in body if ranges.span(word) and word != _PORT]
+    addresses = [word for word in body if ranges.span(word)]
     if not addresses:
         return "accept-any"
     if any(address not in egress.addresses for address in addresses):

@@ -194,8 +194,12 @@ def _link(egress: Egress, chain: str) -> "list[str]":
 
 
 def _nd_targets(egress: Egress) -> "tuple[str, ...]":
-    """Link-local and multicast, and the card's DNS: an on-link server solicits from its own address."""
+    """Return link-local and multicast, and the card's DNS, whose solicitations an on-link server sends from itself.
+
+    In numeric order, as nft lists them.
+    """
     dns = egress.dns or ""
     if ":" not in dns or any(ipaddress.ip_address(dns) in ipaddress.ip_network(net) for net in _ND_TARGETS):
         return _ND_TARGETS
-    return (str(ipaddress.ip_address(dns)), *_ND_TARGETS)
+    wanted = sorted(map(ipaddress.ip_network, (*_ND_TARGETS, dns)), key=lambda network: int(network.network_address))
+    return tuple(map(_interval, wanted))

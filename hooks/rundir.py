@@ -123,7 +123,11 @@ def write(directory: RunDirectory, name: str, data: bytes) -> None:
     """Write a file so that a reader sees all of it or the one before; raises OSError, and then nothing changed."""
     temporary = f".{name}.{os.getpid()}"
     _create(temporary, data, directory.fd, mode=0o600)
-    os.rename(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    try:
+        os.rename(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    except OSError:
+        os.unlink(temporary, dir_fd=directory.fd)
+        raise
 
 
 def _create(name: str, data: bytes, directory: int, *, mode: int) -> None:

@@ -52,6 +52,8 @@ CORNERS = {
     "touching ranges": wall(denied={"10.0.0.0/9": "a", "10.128.0.0/9": "b", "255.255.255.255/32": "c"}),
     "the ends of the address spaces": wall(denied={"0.0.0.0/32": "a", "::/128": "b", "ffff::/16": "c"}),
     "v6 only": wall(pins={"a.example": ("2001:db8::1",)}, dns="fd00::53"),
+    "DNS between the link's own ranges": wall(dns="fec0::53"),
+    "DNS on the link": wall(dns="fe80::53"),
     "nothing": wall(pins={}, dns=None),
     "the ledger at its largest": Egress(run="x", selector=Selector("netns"), pins={}, ledger_size=65535),
 }

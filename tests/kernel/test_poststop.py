@@ -134,6 +134,13 @@ def test_a_run_directory_that_is_gone_is_cleaned_up_already(container: Container
     assert container.poststop(state).status == 0
 
 
+def test_a_run_directory_that_is_not_ours_is_a_failure(container: Container) -> None:
+    """A run directory that is there and cannot be trusted is told as a failure, and nothing in it is touched."""
+    container.run.chmod(0o755)
+    assert container.poststop().status == 1
+    assert container.pinned
+
+
 def test_a_table_that_is_gone_leaves_no_ledger(container: Container) -> None:
     """When the table cannot be read the pin is undone all the same, and no ledger is made up."""
     container.nft("flush", "ruleset")

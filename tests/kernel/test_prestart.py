@@ -20,7 +20,7 @@ from oci.refusal import Refused
 from tests.kernel.created import HOOKS, LAUNCH, NONCE, RUN, Container, created, hook, in_own_mounts
 from tests.kernel.wire import egress
 
-PHASES = {"wait", "plan", "bundle", "audit", "enter", "load", "list", "audit_listing", "vouch", "total"}
+PHASES = {"wait", "plan", "bundle", "audit", "enter", "load", "list", "audit_listing", "pin", "total"}
 
 
 @pytest.fixture
@@ -441,6 +441,16 @@ def test_a_proof_that_cannot_be_written_leaves_no_pin(container: Container) -> N
     script = f"mount --bind {card} {card}; mount -o remount,bind,ro {card}"
     refused(container, "hook-failed", wrapper=in_own_mounts(script))
     assert "Read-only" in container.hook["refusals"][0]["text"]
+
+
+def test_a_result_that_cannot_be_written_vouches_for_nothing(container: Container) -> None:
+    """Without our own result there is no proof either, nor a pin, nor a half-written file."""
+    (container.run / "hook.json").mkdir()
+    before = sorted(container.run.iterdir())
+    assert container.prestart().status == 1
+    assert not container.proof.exists()
+    assert not container.pinned
+    assert sorted(container.run.iterdir()) == before
 
 
 def test_a_pin_that_cannot_be_made_leaves_no_proof(container: Container) -> None:
