@@ -1,9 +1,9 @@
 """The prestart hook: build the egress wall in a created container's network namespace, then vouch for it.
 
 The order is the rule: nothing is loaded that was not audited, nothing is vouched for that was not read back from the
-kernel, and the proof without which stage 2 starts no worker is written last, after our own result. Any failure ends with
-exit status 1 (the runtime then tears the container down), the reasons in hook.json, and no proof or pin of this attempt.
-The table is left: it dies with the container's namespace, and until then it denies.
+kernel, and the proof without which stage 2 starts no worker is written last, after our own result. Any failure ends
+with exit status 1 (the runtime then tears the container down), the reasons in hook.json, and no proof or pin of this
+attempt. The table is left: it dies with the container's namespace, and until then it denies.
 """
 
 import os
