@@ -10,25 +10,26 @@ from launcher.plan import Plan
 HOSTS = "/etc/hosts"
 
 
-def finish(launch: Launch, bench: Bench, *, bundle: dict[str, object], resolver: Resolver | None = None) -> Plan:
+def finish(launch: Launch, bench: Bench, *, bundle: dict[str, object], asked: Resolver | None = None) -> Plan:
     """Return the whole plan; raises Refused with every name and address that cannot be pinned.
 
     `bundle` is what the hook must find in the bundle's config.json.
     """
-    answers = ask(launch, resolver or _resolver(launch))
+    answers = ask(launch, asked or resolver(launch))
     return plan.complete(launch, bench=bench, answers=answers, own=own.addresses(), bundle=bundle)
 
 
-def _resolver(launch: Launch) -> DnsResolver:
+def resolver(launch: Launch) -> DnsResolver:
+    """Return the resolver that a launch names, for the families that have a route."""
     families = (["A"] if launch.route4 or not launch.route6 else []) + (["AAAA"] if launch.route6 else [])
     return DnsResolver(launch.nameservers.servers, timeout=launch.resolve_timeout, families=tuple(families))
 
 
-def ask(launch: Launch, resolver: Resolver) -> dict[str, Answer]:
+def ask(launch: Launch, asked: Resolver) -> dict[str, Answer]:
     """Return an answer for each name: from the bench's hosts file where that lists it, else from the resolver."""
     local = _from_hosts(launch)
     left = [name for name in launch.names if name not in local]
-    return {**local, **(resolver.resolve(left) if left else {})}
+    return {**local, **(asked.resolve(left) if left else {})}
 
 
 def _from_hosts(launch: Launch) -> dict[str, Answer]:

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hooks import ruleset
-from hooks.egress import Egress, Selector
+from hooks.egress import NETNS, Egress, Selector
 from hooks.plan import sha256
 from launcher.bench import Bench
 from launcher.egress import addresses
@@ -55,12 +55,7 @@ def complete(
 
     `own` are (CIDR, reason) pairs for the bench's own addresses; `bundle` is what the hook must find in config.json.
     """
-    ranges = own + tuple((cidr, "another bench") for cidr in bench.benches)
-    pins, refusals = _pins(launch, bench, answers, ranges)
-    if refusals:
-        raise Refused(refusals)
-    denied = dict.fromkeys(bench.benches, "bench")
-    egress = Egress(run=launch.run, selector=Selector("netns", ""), pins=pins, dns=launch.dns, denied=denied)
+    egress = wall(launch, bench=bench, answers=answers, own=own, selector=Selector(NETNS))
     table = ruleset.render(egress)
     nonce = os.urandom(16).hex()
     content = {
@@ -82,6 +77,23 @@ def complete(
         json=data,
         digest=sha256(data),
     )
+
+
+def wall(
+    launch: Launch,
+    *,
+    bench: Bench,
+    answers: "dict[str, Answer]",
+    own: tuple[tuple[str, str], ...],
+    selector: Selector,
+) -> Egress:
+    """Return the egress value of a launch for a placement; raises Refused with all that cannot be pinned."""
+    ranges = own + tuple((cidr, "another bench") for cidr in bench.benches)
+    pins, refusals = _pins(launch, bench, answers, ranges)
+    if refusals:
+        raise Refused(refusals)
+    denied = dict.fromkeys(bench.benches, "bench")
+    return Egress(run=launch.run, selector=selector, pins=pins, dns=launch.dns, denied=denied)
 
 
 def _pins(

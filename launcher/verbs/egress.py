@@ -1,0 +1,147 @@
+"""`card egress`: plan, apply, remove, list and audit tables on the bench's own side."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from hooks import ruleset
+from hooks.egress import UID, VETH, Egress, Selector
+from launcher import bench, bench_tables, launch, pins, plan
+from launcher.egress import own
+from launcher.request import Request
+from launcher.run import output
+from oci.refusal import Refusal, Refused
+
+app = typer.Typer(help="Tables on the bench's own side, for a uid or a routed veth (root).", no_args_is_help=True)
+
+Run = Annotated[str, typer.Option("--run", help="run id, the name of its table")]
+Uid = Annotated[int | None, typer.Option("--uid", help="judge what this user sends")]
+Veth = Annotated[str | None, typer.Option("--veth", help="judge what comes in by this veth")]
+Dns = Annotated[str | None, typer.Option("--dns", help="the DNS server it may ask; without it, DNS is closed")]
+Hosts = Annotated[list[str] | None, typer.Option("--allow-host", help="a host from the policy file")]
+Model = Annotated[str | None, typer.Option("--model-host", help="the model host, from the policy file")]
+Policy = Annotated[str | None, typer.Option("--egress", help="the policy file")]
+Resolver = Annotated[str | None, typer.Option("--resolver", help="ask this DNS server")]
+
+
+def _value(  # noqa: PLR0913 - the options of two verbs
+    *,
+    run: str,
+    uid: int | None,
+    veth: str | None,
+    dns: str | None,
+    allow_host: list[str] | None,
+    model_host: str | None,
+    egress: str | None,
+    resolver: str | None,
+) -> Egress:
+    """Return the wall that the options mean; raises Refused with everything that is wrong with them."""
+    request = Request(
+        command=("-",),
+        run=run,
+        model_host=model_host,
+        allow_host=tuple(allow_host or ()),
+        egress=egress,
+        resolver=resolver,
+    )
+    judged, refusals = launch.judge(request)
+    settings, wrong = bench.read()
+    refusals += wrong + _one_selector(uid, veth)
+    if refusals:
+        raise Refused(refusals)
+    selector = Selector(UID, str(uid)) if uid is not None else Selector(VETH, veth or "")
+    judged = judged.replace(dns=dns)
+    answers = pins.ask(judged, pins.resolver(judged))
+    return plan.wall(judged, bench=settings, answers=answers, own=own.addresses(), selector=selector)
+
+
+def _one_selector(uid: int | None, veth: str | None) -> list[Refusal]:
+    if (uid is None) == (veth is None):
+        text = "a table on the bench needs exactly one of --uid and --veth: without one it would wall in the bench"
+        return [Refusal("no-selector", text)]
+    return []
+
+
+@app.command("plan")
+def show(  # noqa: PLR0913 - one parameter an option
+    *,
+    run: Run,
+    uid: Uid = None,
+    veth: Veth = None,
+    dns: Dns = None,
+    allow_host: Hosts = None,
+    model_host: Model = None,
+    egress: Policy = None,
+    resolver: Resolver = None,
+) -> None:
+    """Print the table and apply nothing."""
+    sys.stdout.write(ruleset.render(_value(**locals())))
+
+
+@app.command()
+def apply(  # noqa: PLR0913 - one parameter an option
+    *,
+    run: Run,
+    uid: Uid = None,
+    veth: Veth = None,
+    dns: Dns = None,
+    allow_host: Hosts = None,
+    model_host: Model = None,
+    egress: Policy = None,
+    resolver: Resolver = None,
+) -> None:
+    """Load the table in one transaction that replaces only its own, read it back and audit it.
+
+    Example: card egress apply --run ci7 --uid 2007 --dns 192.0.2.53
+    """
+    facts = bench_tables.apply(_value(**locals()))
+    output.say(f"EGRESS OK table={facts.table} allow={facts.allow} deny={facts.deny} names={facts.names}")
+
+
+@app.command()
+def remove(run: str) -> None:
+    """Remove a run's table; harmless when there is none."""
+    bench_tables.remove(run)
+
+
+@app.command("list")
+def list_runs(*, as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
+    """List the runs with a table on the bench, and what each used and was denied."""
+    rows: list[dict[str, object]] = []
+    for run, egress in bench_tables.recorded().items():
+        selector = f"{egress.selector.kind}={egress.selector.value}"
+        try:
+            _, found = bench_tables.live(egress)
+            state: dict[str, object] = {"state": "in force", **found.to_json()}
+        except Refused as error:
+            state = {"state": error.refusals[0].reason}
+        rows.append({"run": run, "selector": selector, **state})
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+        return
+    for row in rows:
+        counts = {name: _packets(row.get(name)) for name in ("used", "denied")}
+        sys.stdout.write(
+            f"{row['run']:20} {row['selector']:20} {row['state']:16} {counts['used']} {counts['denied']}\n"
+        )
+
+
+def _packets(rows: object) -> str:
+    total = sum(row["packets"] for row in rows) if isinstance(rows, list) else 0
+    return f"{total} packets"
+
+
+@app.command()
+def audit(run: str) -> None:
+    """Read a run's table from the kernel and judge it against what was applied; exit 1 when it differs."""
+    egress = bench_tables.recorded().get(run)
+    if egress is None:
+        raise Refused([Refusal("unknown-run", f"no table of a run called {run} was applied here")])
+    try:
+        facts, _ = bench_tables.live(egress)
+    except Refused as error:
+        output.refusals(error.refusals)
+        raise typer.Exit(1) from None
+    output.say(f"EGRESS OK table={facts.table} allow={facts.allow} deny={facts.deny} names={facts.names}")
