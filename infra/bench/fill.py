@@ -1,4 +1,4 @@
-"""Building the bench's images; runs inside the bench, once as its user and once as root.
+"""Building images of the bench into one store; runs inside the bench, as the user whose store it is.
 
 Ends with a container of each image that was never started: podman keeps a copy of an image's layers for each user
 mapping, and the one of --userns=keep-id must be there, since the store is read-only afterwards.
@@ -19,18 +19,24 @@ PODMAN = "/usr/bin/podman"
 
 
 def main() -> int:
-    """Build both images from the tar and with the authority that the arguments name."""
-    tar, authority = sys.argv[1:]
+    """Build an image from the tar, with the authority and by the tag that the arguments name; busybox's beside ours."""
+    tar, authority, tag = sys.argv[1:]
     try:
-        image.build(Path(tar), [Path(authority)], image.TAG)
-        with tempfile.TemporaryDirectory() as context:
-            shutil.copy("/usr/bin/busybox", context)
-            recipe = str(Path(__file__).parent / "Containerfile.busybox")
-            checked([PODMAN, "build", "--quiet", "--network=none", "--file", recipe, "--tag", BUSYBOX_TAG, context])
-        for name in (image.TAG, BUSYBOX_TAG) if os.geteuid() else ():
+        image.build(Path(tar), [Path(authority)], tag)
+        tags = (tag, _busybox()) if tag == image.TAG else (tag,)
+        for name in tags if os.geteuid() else ():
             checked([PODMAN, "create", "--quiet", "--userns=keep-id", "--network=none", name, "true"])
         checked([PODMAN, "rm", "--all"])
     except BuildError as error:
         say("bench", str(error))
         return 1
     return 0
+
+
+def _busybox() -> str:
+    """Build the busybox image from the bench's own busybox and return its tag."""
+    with tempfile.TemporaryDirectory() as context:
+        shutil.copy("/usr/bin/busybox", context)
+        recipe = str(Path(__file__).parent / "Containerfile.busybox")
+        checked([PODMAN, "build", "--quiet", "--network=none", "--file", recipe, "--tag", BUSYBOX_TAG, context])
+    return BUSYBOX_TAG

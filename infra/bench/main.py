@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parsing.add_argument("--bind", metavar="SRC:DST", action="append", default=[], help="show SRC at DST, writable")
     parsing.add_argument("--fresh", action="store_true", help="with an empty podman storage, beside other runs")
+    parsing.add_argument("--images", choices=("tools",), help="with the image of users' tools too, which is large")
     suites = tuple(rootfs.SUITES)
     parsing.add_argument("--suite", choices=suites, default=rootfs.DEFAULT_SUITE, help="the Debian release to be")
     parsing.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="what to run; default: a shell")
@@ -70,7 +71,8 @@ def _run(options: argparse.Namespace) -> int:
     except world.WorldError as error:
         raise BuildError(f"--world {options.world}:\n{error}") from error
     made = parts.ensure(root, description)
-    stores = images.ensure(root, library)
+    stores = [images.ensure(root, library)]
+    stores += [images.ensure(root, library, images.TOOLS)] if options.images == "tools" else []
     storage, scratch = _storage(options.suite, fresh=options.fresh)
     entry = view.Entry(
         argv=tuple(command) or ("bash",),
@@ -78,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
         rootfs=root.path,
         lib=library,
         storage=storage,
-        images=stores,
+        images=tuple(stores),
         world=document,
         parts=made,
         trust=parts.ca(root) / "bundle.crt",

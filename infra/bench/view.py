@@ -38,7 +38,7 @@ class Entry:
     rootfs: Path
     lib: Path
     storage: Path
-    images: Path | None
+    images: tuple[Path, ...]
     world: dict[str, object]
     parts: Path
     trust: Path
@@ -186,14 +186,16 @@ def _binds(root: Path, entry: Entry) -> None:
         linux.mount(str(source), str(place), flags=linux.MS_BIND | linux.MS_REC)
 
 
-def _storage_conf(root: Path, name: str, images: Path | None) -> None:
-    """Tell podman, the user's or root's, to use overlay, and the store of images that is there for it, read-only."""
+def _storage_conf(root: Path, name: str, images: tuple[Path, ...]) -> None:
+    """Tell podman, the user's or root's, to use overlay, and the stores of images that are there for it, read-only."""
     text = f'[storage]\ndriver = "overlay"\n{ROOTS[name]}'
-    if images is not None and (images / name / "storage").is_dir():
-        place = f"var/lib/bench/images/{name}"
+    stores = [store / name / "storage" for store in images if (store / name / "storage").is_dir()]
+    places = [f"var/lib/bench/images/{name}{number or ''}" for number in range(len(stores))]
+    for store, place in zip(stores, places, strict=True):
         (root / place).mkdir(parents=True)
-        linux.bind(str(images / name / "storage"), str(root / place), readonly=True)
-        text += f'[storage.options]\nadditionalimagestores = ["/{place}"]\n'
+        linux.bind(str(store), str(root / place), readonly=True)
+    if places:
+        text += f"[storage.options]\nadditionalimagestores = {json.dumps([f'/{place}' for place in places])}\n"
     conf = root / STORAGE_CONF[name]
     for folder in reversed([folder for folder in conf.parents if not folder.exists()]):
         folder.mkdir()

@@ -21,28 +21,32 @@ HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache" / "image"
 CONTAINERFILE = HERE / "Containerfile"
 EXIT_CANNOT_BUILD = 1
-RECIPE = repr((SUITE, PACKAGES, Path(debian.__file__).read_text(encoding="utf-8")))
 
 
-def rootfs_tar() -> Path:
-    """Return the root filesystem's tar, made if its recipe has none yet; older ones are removed."""
-    path = CACHE / f"rootfs-{hashlib.sha256(RECIPE.encode()).hexdigest()[:16]}.tar"
+def recipe(packages: tuple[str, ...] = PACKAGES) -> str:
+    """Return everything that a root filesystem of those packages is made from."""
+    return repr((SUITE, packages, Path(debian.__file__).read_text(encoding="utf-8")))
+
+
+def rootfs_tar(packages: tuple[str, ...] = PACKAGES, kind: str = "rootfs") -> Path:
+    """Return a root filesystem's tar, made if its recipe has none yet; older ones of its kind are removed."""
+    path = CACHE / f"{kind}-{hashlib.sha256(recipe(packages).encode()).hexdigest()[:16]}.tar"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.is_file():
-            _make_tar(path)
+            _make_tar(path, packages, kind)
     return path
 
 
-def _make_tar(path: Path) -> None:
+def _make_tar(path: Path, packages: tuple[str, ...], kind: str) -> None:
     """Make the tar aside, and give it its name when it is complete."""
     install_missing("image")
-    say("image", f"making the root filesystem ({SUITE}: {', '.join(PACKAGES)}), once")
+    say("image", f"making the root filesystem ({SUITE}: {', '.join(packages)}), once")
     with tempfile.TemporaryDirectory(dir=CACHE) as aside:
         made = Path(aside) / path.name
-        bootstrap(made, PACKAGES)
-        for old in CACHE.glob("rootfs-*.tar"):
+        bootstrap(made, packages)
+        for old in CACHE.glob(f"{kind}-*.tar"):
             old.unlink()
         made.rename(path)
 
