@@ -17,11 +17,15 @@ def main(arguments: "list[str]") -> int:
         from hooks import prestart
 
         return prestart.run(0)
+    if len(arguments) == 3 and arguments[0] == "outer":
+        from hooks import outer
+
+        return outer.run(*arguments[1:])
     if arguments == ["poststop"]:
         from hooks import poststop
 
         return poststop.run(0)
-    os.write(2, b"usage: hooks prestart|poststop < state.json\n")
+    os.write(2, b"usage: hooks prestart|poststop < state.json, or hooks outer DIRECTORY INDEX\n")
     return 2
 
 

@@ -42,6 +42,11 @@ def parse(data: bytes, state: State) -> Plan:
     return Plan(run=run, nonce=nonce, digest=sha256(data), wall=wall, bundle=bundle)  # pyright: ignore[reportUnknownArgumentType]
 
 
+def egress_of(data: bytes) -> Egress:
+    """Return the egress value of a plan that the hook has checked already; raises Refused when it is malformed."""
+    return egress.from_json(_members(data).get("egress"))
+
+
 def _malformed(text: str) -> Refused:
     return Refused([Refusal("plan-malformed", f"the plan cannot be used: {text}")])
 

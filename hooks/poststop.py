@@ -27,6 +27,10 @@ def run(stdin: int) -> int:
         _keep_ledger(directory)
     finally:
         netns.unpin(directory=directory.fd, name=rundir.NETNS)
+        if rundir.exists(directory, rundir.OUTER):
+            from hooks import outer  # only a card on a bridge has an outer table
+
+            outer.remove(directory)
     return 0
 
 

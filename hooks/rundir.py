@@ -22,6 +22,7 @@ PROOF = "proof"
 NETNS = "netns"
 HOOK = "hook.json"
 LEDGER = "ledger.json"
+OUTER = "outer"
 LOCK_DEADLINE = 30.0
 _LOCK_STEP = 0.001
 _LIMIT = 64 << 20
@@ -52,6 +53,11 @@ def find(state: State) -> RunDirectory:
     if not path.startswith("/") or os.path.normpath(path) != path or not path.endswith(f"/{run}"):
         raise _unusable(path, "is not the absolute path of this run's directory")
     return RunDirectory(run=run, path=path, fd=_open_ours(path))
+
+
+def exists(directory: RunDirectory, name: str) -> bool:
+    """Return whether the directory has an entry of that name, a link included."""
+    return name in os.listdir(directory.fd)
 
 
 def _unusable(path: str, why: str) -> Refused:

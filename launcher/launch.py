@@ -36,6 +36,7 @@ class Launch(Value):
     user: str
     net: str
     dns: str | None
+    wants_dns: bool
     filesystem: Filesystem
     policy_path: str
     names: tuple[str, ...]
@@ -75,6 +76,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         user=request.user,
         net=request.net,
         dns=CARD_DNS.get(request.net) if request.dns == "question" else None,
+        wants_dns=request.dns == "question",
         filesystem=roots,
         policy_path=path,
         names=names,

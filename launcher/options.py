@@ -56,7 +56,7 @@ OPTIONS = (
     Option(
         name="home", kind=ONE, choices=("isolated", "real"), help="HOME: the card's own, or the caller's (isolated)"
     ),
-    Option(name="net", kind=ONE, choices=("pasta", "slirp", "none"), help="network of the card (pasta)"),
+    Option(name="net", kind=ONE, choices=("pasta", "slirp", "bridge", "none"), help="network of the card (pasta)"),
     Option(name="user", kind=ONE, choices=("keep-id", "root"), help="who the worker is inside (keep-id: you)"),
     Option(
         name="landlock", kind=ONE, choices=("clamp", "exact"), help="a kernel newer than our table: use what we know"

@@ -13,7 +13,8 @@ from hooks.plan import sha256
 from launcher.bench import Bench
 from launcher.egress import addresses
 from launcher.fs.policy import PRIVATE
-from launcher.launch import NONE, Launch
+from launcher.launch import BRIDGE, NONE, Launch
+from launcher.run.command import INTERFACE
 from launcher.value import Value
 from oci import probes, records, strictjson
 from oci.refusal import Refusal, Refused
@@ -156,6 +157,7 @@ def stage2_conf(plan: Plan) -> bytes:
         ("outside", "/"),
         ("port", str(probes.PROBE_PORT)),
     ]
+    items += [("link", INTERFACE)] if launch.net == BRIDGE else []
     items += [("probe4", address) for address in probes.PROBE_ADDRESSES4]
     items += [("probe6", address) for address in probes.PROBE_ADDRESSES6]
     items += [(root.access, root.path) for root in launch.filesystem.roots]

@@ -35,24 +35,27 @@ def from_file(path: str = RESOLV_CONF) -> tuple[Nameservers, list[Refusal]]:
     """Return the servers that the file names; refused when it cannot be read or none can be used."""
     try:
         with open(path, "rb") as file:
-            text = file.read().decode("utf-8", "replace")
+            found = parse(file.read().decode("utf-8", "replace"), source=path)
     except OSError as error:
-        text, notes = "", [f"{path}: {os.strerror(error.errno or 0)}"]
-    else:
-        notes = []
+        found = Nameservers(servers=(), source=path, notes=(f"{path}: {os.strerror(error.errno or 0)}",))
+    if found.servers:
+        return found, []
+    said = "; ".join(found.notes) or f"{path} names no server"
+    return found, [Refusal("no-resolver", f"no resolver can be asked: {said}", "name one with --resolver ADDRESS")]
+
+
+def parse(text: str, *, source: str) -> Nameservers:
+    """Return the servers that a resolv.conf names, and a note on each line that cannot be used."""
     servers: list[str] = []
+    notes: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         word, _, value = line.strip().replace("\t", " ").partition(" ")
         if word != "nameserver":
             continue
         why = _take(servers, value)
         if why:
-            notes.append(f"{path}:{number}: nameserver {value.strip()!r} {why}")
-    found = Nameservers(servers=tuple(servers), source=path, notes=tuple(notes))
-    if servers:
-        return found, []
-    said = "; ".join(notes) or f"{path} names no server"
-    return found, [Refusal("no-resolver", f"no resolver can be asked: {said}", "name one with --resolver ADDRESS")]
+            notes.append(f"{source}:{number}: nameserver {value.strip()!r} {why}")
+    return Nameservers(servers=tuple(servers), source=source, notes=tuple(notes))
 
 
 def _take(servers: list[str], value: str) -> str:

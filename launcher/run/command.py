@@ -7,12 +7,14 @@ import os
 
 from launcher.fs import policy as filesystem
 from launcher.fs.paths import NOEXEC, READ, WRITE
-from launcher.launch import NONE, SLIRP, Launch
+from launcher.launch import BRIDGE, NONE, SLIRP, Launch
 from launcher.limits import Limits
 from launcher.runtime import Runtime
 from oci import annotations
 
 CID = "cid"
+# A card's interface on a bridge, by name: stage 2 reads the index of its other end.
+INTERFACE = "eth0"
 _ROOT_OPTIONS = {READ: ("ro",), NOEXEC: ("ro", "noexec"), WRITE: ()}
 # ld.so(8), gconv, tunables: variables of the image that would act on stage 2's own interpreter. They come from the
 # image only; `--env` reaches the worker another way (the channel) and is not touched by this.
@@ -153,6 +155,8 @@ def _network(launch: Launch) -> list[str]:
         return ["--network=none"]
     if launch.net == SLIRP:
         return ["--network=slirp4netns:cidr=10.0.2.0/24,allow_host_loopback=false,enable_ipv6=false,mtu=65520"]
+    if launch.net == BRIDGE:
+        return [f"--network=podman:interface_name={INTERFACE}"]
     options = ["--no-map-gw", "--map-guest-addr,none", "-t,none", "-u,none", "-T,none", "-U,none"]
     if launch.dns:
         options.append(f"--dns-forward,{launch.dns}")

@@ -9,7 +9,7 @@ import os
 import time
 
 from launcher import runtime
-from launcher.launch import Launch
+from launcher.launch import BRIDGE, Launch
 from launcher.run import command, directory, site, spawn
 from launcher.run.channel import Channel
 from launcher.run.directory import RunDirectory
@@ -34,6 +34,10 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
 
         launch = cgroup.enforceable(launch, program)
     built = runtime.ensure()
+    if launch.net == BRIDGE:
+        from launcher.run import bridge  # asks podman, which only a card on a bridge pays for
+
+        launch = bridge.with_dns(launch, program) if launch.wants_dns else launch
     spawn.hold_signals()
     run = directory.create(launch.run)
     try:
@@ -51,6 +55,7 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         bundle = command.expectation(launch, built, run.path)
         session = Session(
             launch=launch,
+            runtime=built,
             bundle=bundle,
             run=run,
             podman=Podman(child, container=command.container(launch.run)),

@@ -26,6 +26,7 @@ class Measured(Value):
 
     hook: dict[str, Any]
     stage2: dict[str, str]
+    outer: dict[str, Any] | None = None
     ledger: dict[str, Any] | None = None
     times_ms: dict[str, float]
     exit_status: int | None = None
@@ -96,6 +97,7 @@ def build(plan: Plan, measured: Measured) -> dict[str, Any]:
         "notes": list(launch.notes),
         "hook": measured.hook,
         "stage2": measured.stage2,
+        "outer": measured.outer,
         "ledger": measured.ledger,
         "times_ms": measured.times_ms,
         "exit_status": measured.exit_status,

@@ -5,13 +5,14 @@ import time
 from typing import Any
 
 from launcher import bench, pins
-from launcher.launch import Launch
+from launcher.launch import BRIDGE, Launch
 from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
 from launcher.run import command, output
 from launcher.run.channel import Channel
 from launcher.run.directory import STAGE2_DIRECTORY, RunDirectory
 from launcher.run.process import Podman
 from launcher.run.receipt import FULL, Measured, build, guarantees
+from launcher.runtime import Runtime
 from oci import strictjson
 from oci.refusal import Refusal, Refused
 
@@ -27,6 +28,7 @@ class Session:
         self,
         *,
         launch: Launch,
+        runtime: Runtime,
         bundle: dict[str, object],
         run: RunDirectory,
         podman: Podman,
@@ -34,6 +36,7 @@ class Session:
         times: tuple[float, float],
     ) -> None:
         self._launch = launch
+        self._runtime = runtime
         self._bundle = bundle
         self._run = run
         self._podman = podman
@@ -108,7 +111,7 @@ class Session:
         if report.get("status") != ["ok"]:
             raise Refused(_refusals(report))
         inside = {key: values[-1] for key, values in report.items()}
-        measured = Measured(hook=self._hook(), stage2=inside, times_ms=self._times)
+        measured = Measured(hook=self._hook(), stage2=inside, outer=self._outer(inside), times_ms=self._times)
         self._check(plan, measured)
         if not quiet:
             output.notes(plan)
@@ -117,6 +120,14 @@ class Session:
         self._channel.send([("go", "1")])
         self._mark("released")
         return measured
+
+    def _outer(self, inside: dict[str, str]) -> dict[str, Any] | None:
+        """Build the outer table of a card on a bridge, now that its veth exists; None for any other network."""
+        if self._launch.net != BRIDGE:
+            return None
+        from launcher.run import bridge
+
+        return bridge.build(self._run, self._runtime, self._podman.program, inside["link"])
 
     def _check(self, plan: Plan, measured: Measured) -> None:
         """Refuse unless this run measured every guarantee that a run of its kind must have."""

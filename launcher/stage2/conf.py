@@ -31,6 +31,7 @@ KEYS = {
     "rlimit": True,
     "identity": True,
     "measure": True,
+    "link": False,
 }
 # Without a probe of each family there would be no egress self-test, and nothing would say so.
 REQUIRED = (
@@ -61,13 +62,15 @@ PATHS = ("cwd", "read", "noexec", "write", "private", "outside")
 class Conf:
     """The configuration; see the module. `rlimits` are (name, soft, hard) with -1 for unlimited.
 
-    `identities` are (device, inode, path) of what must be mounted; `measures` name limits to read back.
+    `identities` are (device, inode, path) of what must be mounted; `measures` name limits to read back; `link` names
+    the interface whose other end is told.
     """
 
     __slots__ = (
         "argv",
         "cwd",
         "identities",
+        "link",
         "measures",
         "network",
         "outside",
@@ -94,6 +97,7 @@ class Conf:
         self.outside = tuple(values.get("outside", ()))
         self.rlimits = tuple(_rlimit(text) for text in values.get("rlimit", ()))
         self.identities = tuple(_identity(text) for text in values.get("identity", ()))
+        self.link = values.get("link", [""])[0]
         self.measures = tuple(values.get("measure", ()))
         self.policy = policy
 

@@ -75,6 +75,7 @@ def settle(kernel: Kernel, config: "conf.Conf", report_fd: int) -> "list[tuple[s
         *selftest.privileges(kernel, selftest.status(kernel)),
         *selftest.mounts(kernel, config.policy),
         *selftest.limits(kernel, config.measures),
+        *selftest.link(kernel, config.link),
     ]
 
 

@@ -157,6 +157,13 @@ def identities(kernel: Kernel, judged: "tuple[tuple[int, int, str], ...]") -> No
         raise Refused([Refusal("path-swapped", f"{path} is not what was judged", hint) for path in swapped])
 
 
+def link(kernel: Kernel, interface: str) -> "list[tuple[str, str]]":
+    """Return the index of the interface's other end, as the kernel has it (sysfs-class-net `iflink`)."""
+    if not interface:
+        return []
+    return [("link", kernel.read_file(f"/sys/class/net/{interface}/iflink").decode().strip())]
+
+
 def limits(kernel: Kernel, names: "tuple[str, ...]") -> "list[tuple[str, str]]":
     """Return each named limit as it is in force: cgroup-v2's own files, tmpfs sizes in bytes, RLIMIT_NOFILE."""
     return [(f"limit_{name}", _limit(kernel, name)) for name in names]

@@ -1,0 +1,60 @@
+"""A card on podman's default bridge: where its DNS is, and the outer table on the bench's end of its veth.
+
+Rootless, the bridge lives in podman's own network namespace, which `podman unshare --rootless-netns` enters
+(podman-unshare(1)); each look there costs a podman start, which only a card on a bridge pays.
+"""
+
+import os
+import subprocess
+from typing import Any
+
+from hooks import outer
+from launcher.egress import nameservers
+from launcher.launch import Launch
+from launcher.run.directory import RunDirectory
+from launcher.runtime import Runtime
+from oci import strictjson
+from oci.refusal import Refusal, Refused
+
+_SECONDS = 30
+
+
+def _there(podman: str) -> list[str]:
+    """Return the words that run a command where the bridge is."""
+    return [] if os.getuid() == 0 else [podman, "--remote=false", "unshare", "--rootless-netns"]
+
+
+def with_dns(launch: Launch, podman: str) -> Launch:
+    """Return the launch with the card's DNS address, or with DNS closed and a note when there is none it may ask.
+
+    Rootless, podman writes the address of its forwarder into the namespace's own resolv.conf: it differs between
+    podman 5.0 and 5.3, so it is read. Rootful, the bench's own server is asked, unless that is on its loopback.
+    """
+    if os.getuid() == 0:
+        servers = launch.nameservers.servers
+    else:
+        done = _run([*_there(podman), "cat", nameservers.RESOLV_CONF])
+        servers = nameservers.parse(done.stdout, source="podman's rootless network namespace").servers
+    usable = [server for server in servers if ":" not in server and not server.startswith("127.")]
+    if usable:
+        return launch.replace(dns=usable[0])
+    return launch.replace(dns=None, notes=(*launch.notes, "no DNS server that a card on the bridge may ask"))
+
+
+def build(run: RunDirectory, runtime: Runtime, podman: str, index: str) -> dict[str, Any]:
+    """Build and audit the outer table on the interface of that index; raises Refused, and then it is not there."""
+    done = _run([*_there(podman), *runtime.hook_argv, "outer", run.path, index], check=False)
+    data = run.read(outer.RESULT)
+    result: Any = strictjson.parse(data) if data else {}
+    if done.returncode == 0 and result.get("status") == "ok":
+        facts: dict[str, Any] = result["facts"]
+        return facts
+    told = [Refusal(one["reason"], one["text"], one["hint"]) for one in result.get("refusals", ())]
+    raise Refused(told or [Refusal("outer-failed", f"the outer table was not built: {done.stderr.strip()}")])
+
+
+def _run(words: list[str], *, check: bool = True) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    if check and done.returncode:
+        raise Refused([Refusal("podman-failed", f"{words[1:4]} said: {done.stderr.strip()}")])
+    return done
