@@ -5,7 +5,7 @@ import pytest
 from tests.bench.cards import attempts_in_card, card
 from tests.bench.test_walls import question
 
-DNS = {"pasta": "169.254.1.1", "slirp": "10.0.2.3"}
+DNS = {"pasta": "169.254.1.1", "slirp": "10.0.2.3", "bridge": "169.254.1.1"}
 
 
 @pytest.mark.parametrize("net", DNS)
