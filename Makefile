@@ -3,7 +3,11 @@ PYTHON := .venv/bin/python
 BENCH := infra/bench/run
 PYTEST_IN_BENCH := python3 -m pytest -p no:cacheprovider -o testpaths= -o pythonpath=/src --rootdir=/src
 
-.PHONY: help setup test test-unit test-kernel test-bench check format demo bench image man clean
+# What is tried again on the bench's nft (1.1), beside this machine's own.
+NFT_TESTS := $(addprefix /src/tests/kernel/,test_audit_listing.py test_ledger_packets.py test_nft.py test_poststop.py \
+	test_prestart.py test_dnsname_packets.py test_ruleset_packets.py)
+
+.PHONY: help setup test test-unit test-kernel test-bench check format demo bench bench-egress image man clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,9 +27,13 @@ test-kernel: setup
 	$(PYTHON) -m pytest tests/kernel
 
 test-bench: setup
-	$(BENCH) $(PYTEST_IN_BENCH) /src/tests/bench
-	$(BENCH) --world infra/bench/worlds/b0.toml $(PYTEST_IN_BENCH) /src/tests/bench/test_walls.py
-	$(BENCH) --root $(PYTEST_IN_BENCH) /src/tests/bench/test_run.py
+	$(BENCH) --fresh $(PYTEST_IN_BENCH) /src/tests/bench
+	$(BENCH) --fresh --world b0 $(PYTEST_IN_BENCH) /src/tests/bench/test_walls.py
+	$(BENCH) --fresh --world v6only $(PYTEST_IN_BENCH) /src/tests/worlds/test_v6only.py
+	$(BENCH) --fresh --world v4only $(PYTEST_IN_BENCH) /src/tests/worlds/test_v4only.py
+	$(BENCH) --fresh --world dead-resolver $(PYTEST_IN_BENCH) /src/tests/worlds/test_dead_resolver.py
+	$(BENCH) --fresh --suite bookworm $(PYTEST_IN_BENCH) /src/tests/bench/test_networks.py -k slirp
+	$(BENCH) --fresh --root $(PYTEST_IN_BENCH) /src/tests/worlds/test_root.py $(NFT_TESTS)
 
 check: setup ## format, lint and types
 	.venv/bin/ruff format --check .
@@ -41,7 +49,10 @@ demo: setup ## run a card that works and then tries to get out
 	$(BENCH) python3 /src/infra/bench/demo.py
 
 bench: setup ## the cost of a card, as a ratio to plain podman run
-	$(BENCH) python3 /src/infra/bench/speed.py
+	$(BENCH) --fresh python3 /src/infra/bench/speed.py
+
+bench-egress: setup ## what the egress table costs one allowed stream, against the same path without it
+	$(PYTHON) -m tests.kernel.throughput
 
 image: setup ## build the card image
 	infra/image/build

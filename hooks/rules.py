@@ -9,6 +9,7 @@ from hooks.egress import NETNS, UID, Egress
 from oci.refusal import Refusal
 
 _PORT = "443"
+_PROTOCOLS = {"6": "tcp", "17": "udp"}
 
 # The bodies of rules (selector, comment and counter values taken off) that are the same in every table.
 _FIXED: "dict[str, str]" = {
@@ -56,6 +57,17 @@ def _selector(egress: Egress) -> "list[str]":
     return ["iifname", f'"{egress.selector.value}"']
 
 
+def _named(body: "list[str]") -> "list[str]":
+    """Return the words with protocols by name: where /etc/protocols is missing (netbase), nft prints their numbers."""
+    named: "list[str]" = []
+    protocol = False
+    for word in body:
+        number, comma = word.removesuffix(","), "," if word.endswith(",") else ""
+        named.append(_PROTOCOLS[number] + comma if protocol and number in _PROTOCOLS else word)
+        protocol = word in ("l4proto", "nexthdr") or (protocol and (word in ("{", "!=") or bool(comma)))
+    return named
+
+
 class Rules:
     """One chain's rules, each named by what it does, against the list that the placement promises."""
 
@@ -84,6 +96,7 @@ class Rules:
             return self._refuse(number, "unscoped-rule", f"does not begin with {' '.join(self._selector)}")
         body, comment = listing.comment_of(number, words[size:])
         body, _ = listing.without_counter(number, body)
+        body = _named(body)
         text = " ".join(body)
         if text in _FIXED:
             kind = _FIXED[text]

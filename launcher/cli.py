@@ -38,6 +38,8 @@ def _main(arguments: list[str]) -> int:
         sys.stdout.write(f"card-run {VERSION}\n")
         return 0
     judged, refusals = launch.judge(asked)
+    if not asked.plan:
+        refusals += launch.rootless()
     if refusals or asked.plan:
         from launcher import report
 

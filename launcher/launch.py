@@ -140,6 +140,14 @@ def _image(text: str) -> list[Refusal]:
     return [Refusal("bad-image", f"--image {text!r} is not a full reference", "write REGISTRY/NAME:TAG")]
 
 
+def rootless() -> list[Refusal]:
+    """Refuse root: its containers share the bench's own user namespace, where uid 0 is the bench's root."""
+    if os.getuid() != 0:
+        return []
+    text = "card-run runs rootless podman, and root's containers are not"
+    return [Refusal("not-rootless", text, "run it as an ordinary user")]
+
+
 def _remote() -> list[Refusal]:
     named = [name for name in ("CONTAINER_HOST", "CONTAINER_CONNECTION") if os.environ.get(name)]
     text = "is set: the hooks of a remote podman are not ours"

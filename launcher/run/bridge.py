@@ -1,10 +1,9 @@
 """A card on podman's default bridge: where its DNS is, and the outer table on the bench's end of its veth.
 
-Rootless, the bridge lives in podman's own network namespace, which `podman unshare --rootless-netns` enters
+The bridge lives in podman's own network namespace, which `podman unshare --rootless-netns` enters
 (podman-unshare(1)); each look there costs a podman start, which only a card on a bridge pays.
 """
 
-import os
 import subprocess
 from typing import Any
 
@@ -17,24 +16,18 @@ from oci import strictjson
 from oci.refusal import Refusal, Refused
 
 _SECONDS = 30
-
-
-def _there(podman: str) -> list[str]:
-    """Return the words that run a command where the bridge is."""
-    return [] if os.getuid() == 0 else [podman, "--remote=false", "unshare", "--rootless-netns"]
+# What runs a command where the bridge is.
+_THERE = ("--remote=false", "unshare", "--rootless-netns")
 
 
 def with_dns(launch: Launch, podman: str) -> Launch:
     """Return the launch with the card's DNS address, or with DNS closed and a note when there is none it may ask.
 
-    Rootless, podman writes the address of its forwarder into the namespace's own resolv.conf: it differs between
-    podman 5.0 and 5.3, so it is read. Rootful, the bench's own server is asked, unless that is on its loopback.
+    podman writes the address of its forwarder into the namespace's own resolv.conf: it differs between podman 5.0 and
+    5.3, so it is read. A server on a loopback is the bench's, and never what a card is told to ask.
     """
-    if os.getuid() == 0:
-        servers = launch.nameservers.servers
-    else:
-        done = _run([*_there(podman), "cat", nameservers.RESOLV_CONF])
-        servers = nameservers.parse(done.stdout, source="podman's rootless network namespace").servers
+    done = _run([podman, *_THERE, "cat", nameservers.RESOLV_CONF])
+    servers = nameservers.parse(done.stdout, source="podman's rootless network namespace").servers
     usable = [server for server in servers if ":" not in server and not server.startswith("127.")]
     if usable:
         return launch.replace(dns=usable[0])
@@ -43,7 +36,7 @@ def with_dns(launch: Launch, podman: str) -> Launch:
 
 def build(run: RunDirectory, runtime: Runtime, podman: str, index: str) -> dict[str, Any]:
     """Build and audit the outer table on the interface of that index; raises Refused, and then it is not there."""
-    done = _run([*_there(podman), *runtime.hook_argv, "outer", run.path, index], check=False)
+    done = _run([podman, *_THERE, *runtime.hook_argv, "outer", run.path, index], check=False)
     data = run.read(outer.RESULT)
     result: Any = strictjson.parse(data) if data else {}
     if done.returncode == 0 and result.get("status") == "ok":

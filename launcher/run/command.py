@@ -117,7 +117,7 @@ def argv(launch: Launch, runtime: Runtime, *, podman: str, directory: str, hooks
 
 def expectation(launch: Launch, runtime: Runtime, directory: str) -> dict[str, object]:
     """Return what the hook must find in the bundle's config.json (`hooks.bundle`)."""
-    root = _is_root(launch)
+    root = launch.user == "root"
     return {
         "args": ["/run/podman-init", "--", *runtime.argv, launch.run],
         "uid": 0 if root else os.getuid(),
@@ -127,10 +127,6 @@ def expectation(launch: Launch, runtime: Runtime, directory: str) -> dict[str, o
             [mount.destination, mount.source, list(mount.options)] for mount in mounts(launch, runtime, directory)
         ],
     }
-
-
-def _is_root(launch: Launch) -> bool:
-    return launch.user == "root" or os.getuid() == 0
 
 
 def _flag(value: bool) -> str:  # noqa: FBT001 - the one boolean it turns into text
@@ -143,7 +139,7 @@ def _json(words: tuple[str, ...]) -> str:
 
 
 def _user(launch: Launch) -> list[str]:
-    if _is_root(launch):
+    if launch.user == "root":
         return ["--userns=host", "--user=0:0"]
     entry = f"card:*:$UID:$GID:card:{filesystem.HOME}:/bin/sh"
     return ["--userns=keep-id", f"--user={os.getuid()}:{os.getgid()}", f"--passwd-entry={entry}"]

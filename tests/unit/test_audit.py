@@ -214,3 +214,16 @@ def test_coverage_counts_touching_spans() -> None:
     assert ranges.covered("10.0.0.0/8", [half for half in halves if half])
     gap = [ranges.span("10.0.0.0-10.0.0.4"), ranges.span("10.0.0.6-10.0.0.255")]
     assert not ranges.covered("10.0.0.0/24", [half for half in gap if half])
+
+
+def test_protocols_by_number_are_the_same_rules() -> None:
+    """Without /etc/protocols nft lists protocols by number: the same table is clean, another protocol is not."""
+    one = wall()
+    text = ruleset.render(one)
+    numbered = text.replace("{ tcp, udp }", "{ 6, 17 }").replace("l4proto tcp", "l4proto 6")
+    numbered = numbered.replace("nexthdr tcp", "nexthdr 6").replace("nexthdr udp", "nexthdr 17")
+    assert numbered != text
+    assert audit.audit(numbered, one).to_json() == audit.audit(text, one).to_json()
+    for wrong in (numbered.replace("{ 6, 17 }", "{ 6, 1 }"), numbered.replace("l4proto 6 reject", "l4proto 17 reject")):
+        with pytest.raises(Refused, match="unknown-statement"):
+            audit.audit(wrong, one)
