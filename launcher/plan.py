@@ -5,22 +5,19 @@ digest is that of `plan.json`'s bytes, which the hook checks and the proof repea
 """
 
 import os
-from typing import TYPE_CHECKING
 
 from hooks import ruleset
 from hooks.egress import NETNS, Egress, Selector
 from hooks.plan import sha256
 from launcher.bench import Bench
 from launcher.egress import addresses
+from launcher.egress.answers import Answer
 from launcher.fs.policy import PRIVATE
 from launcher.launch import BRIDGE, NONE, Launch
 from launcher.run.command import INTERFACE
 from launcher.value import Value
 from oci import probes, records, strictjson
 from oci.refusal import Refusal, Refused
-
-if TYPE_CHECKING:
-    from launcher.egress.resolver import Answer
 
 SCHEMA = 1
 ADDRESS_LIMIT = 8192
@@ -31,7 +28,7 @@ class Plan(Value):
 
     launch: Launch
     bench: Bench
-    answers: "dict[str, Answer]"
+    answers: dict[str, Answer]
     egress: Egress
     table: str
     nonce: str
@@ -48,7 +45,7 @@ def complete(
     launch: Launch,
     *,
     bench: Bench,
-    answers: "dict[str, Answer]",
+    answers: dict[str, Answer],
     own: tuple[tuple[str, str], ...],
     bundle: dict[str, object],
 ) -> Plan:
@@ -84,7 +81,7 @@ def wall(
     launch: Launch,
     *,
     bench: Bench,
-    answers: "dict[str, Answer]",
+    answers: dict[str, Answer],
     own: tuple[tuple[str, str], ...],
     selector: Selector,
 ) -> Egress:
@@ -98,7 +95,7 @@ def wall(
 
 
 def _pins(
-    launch: Launch, bench: Bench, answers: "dict[str, Answer]", ranges: tuple[tuple[str, str], ...]
+    launch: Launch, bench: Bench, answers: dict[str, Answer], ranges: tuple[tuple[str, str], ...]
 ) -> tuple[dict[str, tuple[str, ...]], list[Refusal]]:
     """Judge every address of every name: one bad record refuses the plan, so that a poisoned resolver fails closed."""
     pins: dict[str, tuple[str, ...]] = {}

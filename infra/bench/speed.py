@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import Any
 
-CARD = ["card-run", "-q"]
+CARD = ["card-run", "-q", *os.environ.get("CARD_OPTS", "").split()]
 
 
 def plain_argv(scratch: str) -> list[str]:

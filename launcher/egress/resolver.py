@@ -1,4 +1,4 @@
-"""From names to addresses: the interface, and the body that asks real servers with dnspython.
+"""From names to addresses: the resolver that asks real servers, with dnspython.
 
 Each name is asked once for A and once for AAAA, absolute, in parallel, under one total deadline; a lost datagram is
 sent again and the next server tried within that. Truncated answers are asked again over TCP (RFC 7766). Importing
@@ -8,7 +8,7 @@ this module costs 80 ms, so card-run does it after podman was started.
 import threading
 import time
 from collections import deque
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import dns.exception
 import dns.message
@@ -17,7 +17,7 @@ import dns.query
 import dns.rcode
 import dns.rdatatype
 
-from launcher.value import Value
+from launcher.egress.answers import Answer
 
 _WORKERS = 64
 _FIRST_TRY_SECONDS = 0.8
@@ -26,23 +26,6 @@ _REASONS = {
     dns.rcode.SERVFAIL: "the resolver failed (SERVFAIL)",
     dns.rcode.REFUSED: "the resolver refused (REFUSED)",
 }
-
-
-class Answer(Value):
-    """What a name answered: addresses as text, the names its CNAMEs went through, or why there are none."""
-
-    addresses: tuple[str, ...] = ()
-    chain: tuple[str, ...] = ()
-    source: str = ""
-    failure: str = ""
-
-
-class Resolver(Protocol):
-    """Names to answers; the seam at which tests pin addresses without a packet."""
-
-    def resolve(self, names: list[str]) -> dict[str, Answer]:
-        """Return an answer for every name, within the resolver's own deadline."""
-        ...
 
 
 class DnsResolver:

@@ -68,8 +68,16 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Return podman's own environment: the caller's, with our containers.conf on top of every other."""
-    return {**os.environ, "CONTAINERS_CONF_OVERRIDE": f"{os.path.dirname(os.path.abspath(__file__))}/containers.conf"}
+    """Return podman's own environment: the caller's, with our containers.conf on top of every other.
+
+    podman lives for a moment and collects garbage five times in it: GOGC=400 (Go's runtime package) makes both
+    `podman run` and a card 8 % quicker, measured in interleaved runs.
+    """
+    return {
+        "GOGC": "400",
+        **os.environ,
+        "CONTAINERS_CONF_OVERRIDE": f"{os.path.dirname(os.path.abspath(__file__))}/containers.conf",
+    }
 
 
 def _remove(run: RunDirectory) -> None:
