@@ -23,3 +23,4 @@ class Resolver(Protocol):
 
     def resolve(self, names: list[str]) -> dict[str, Answer]:
         """Return an answer for every name, within the resolver's own deadline."""
+        raise NotImplementedError
