@@ -9,6 +9,7 @@ import typer
 from launcher import launch, options, report
 from launcher.check import facts
 from launcher.run import output
+from launcher.verbs import egress, probe, runtime
 from oci.refusal import Refused
 
 app = typer.Typer(
@@ -16,6 +17,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(runtime.app, name="runtime")
+app.add_typer(egress.app, name="egress")
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -58,6 +61,13 @@ def check(*, as_json: Annotated[bool, typer.Option("--json", help="print the fin
     raise typer.Exit(0 if all(finding.good for finding in findings) else 1)
 
 
+app.command()(probe.probe)
+
+
 def main() -> None:
-    """Run card."""
-    app()
+    """Run card; what a verb refuses is told as card-run tells it, and means that the verb could not run."""
+    try:
+        app()
+    except Refused as error:
+        output.refusals(error.refusals)
+        sys.exit(2)

@@ -1,0 +1,107 @@
+"""The verbs of `card`: exit codes, completion, `card runtime`, and a manual page that has them all."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from launcher.card import app
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "launcher/card.1.md").read_text(encoding="utf-8")
+PROGRAM = "import sys; sys.argv[0] = 'card'; from launcher.card import main; main()"
+
+
+def card(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `card` with these words; an empty variable is unset."""
+    settings = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb", **environment}
+    settings = {name: value for name, value in settings.items() if value}
+    argv = [sys.executable, "-c", PROGRAM, *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=settings, cwd="/")
+
+
+def verbs(command: Any, name: str = "card") -> Iterator[tuple[str, Any]]:
+    """Yield every verb, those of groups too, by its full name. Which click typer brings differs by version."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+        return
+    for sub, one in inner.items():
+        yield from verbs(one, f"{name} {sub}")
+
+
+VERBS = dict(verbs(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_manual_page_has_the_verb_and_its_options(name: str) -> None:
+    """Every verb has its entry, and the entry its options."""
+    entry = re.search(rf"^\*\*{name}\*\*(.*?)(?=^\*\*card |^# )", PAGE, re.MULTILINE | re.DOTALL)
+    assert entry is not None
+    options = {word for parameter in VERBS[name].params for word in parameter.opts if word.startswith("--")}
+    assert {word for word in options if f"**{word}**" not in entry[1]} == set()
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_has_help(name: str) -> None:
+    """Every verb says what it does, where it is asked to."""
+    done = card(*name.split()[1:], "--help")
+    assert done.returncode == 0, done.stderr
+    assert VERBS[name].help.split()[0] in done.stdout
+
+
+@pytest.mark.parametrize("words", [("nonesuch",), ("probe", "--nonesuch"), ("runtime", "build", "extra")])
+def test_usage_errors_could_not_run(words: tuple[str, ...]) -> None:
+    """A command line that cannot be read is exit 2, with nothing on stdout."""
+    done = card(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("verb", ["build", "show"])
+def test_a_refusal_could_not_run(verb: str) -> None:
+    """What a verb refuses is one SANDBOX REFUSED line and exit 2."""
+    done = card("runtime", verb, HOME="", XDG_CACHE_HOME="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [line.split(" ")[2] for line in done.stderr.splitlines()] == ["reason=no-cache-directory"]
+
+
+def test_no_runtime_says_no(tmp_path: Path) -> None:
+    """Without a runtime `show` builds none, says so, and is exit 1."""
+    done = card("runtime", "show", XDG_CACHE_HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "reason=no-runtime" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_completion() -> None:
+    """The shell is told the verbs and the options."""
+    verb = card(_CARD_COMPLETE="complete_bash", COMP_WORDS="card pro", COMP_CWORD="1")
+    assert verb.stdout.split() == ["probe"]
+    option = card(_CARD_COMPLETE="complete_bash", COMP_WORDS="card probe --im", COMP_CWORD="2")
+    assert option.stdout.split() == ["--image"]
+
+
+def test_an_image_that_is_no_reference_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    """card-run's own refusal is passed on, and `card probe` could not run."""
+    (tmp_path / "card-run").write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom launcher.cli import main\nmain()\n"
+    )
+    (tmp_path / "card-run").chmod(0o755)
+    done = card("probe", "--image", "alpine", PATH=f"{tmp_path}:{os.environ['PATH']}", HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    reasons = re.findall(r"reason=(\S+)", done.stderr)
+    assert reasons[0] == "bad-image"
+    assert reasons[-1] == "no-card"
+
+
+def test_no_card_run(tmp_path: Path) -> None:
+    """Without a card-run there is nothing to probe with."""
+    done = card("probe", PATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "reason=no-card-run" in done.stderr
