@@ -9,7 +9,7 @@ import typer
 from launcher import launch, options, report
 from launcher.check import facts
 from launcher.run import output
-from launcher.verbs import egress, probe, runtime
+from launcher.verbs import denials, egress, probe, runtime
 from oci.refusal import Refused
 
 app = typer.Typer(
@@ -62,6 +62,7 @@ def check(*, as_json: Annotated[bool, typer.Option("--json", help="print the fin
 
 
 app.command()(probe.probe)
+app.command()(denials.denials)
 
 
 def main() -> None:
