@@ -21,9 +21,11 @@ _RUN_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 _RUN_LIMIT = 48
 _REFERENCE_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ._-/:@")
 PASTA, SLIRP, BRIDGE, NONE = "pasta", "slirp", "bridge", "none"
-# The address at which DNS is answered inside the card. pasta is given its own explicitly; slirp4netns(1) answers at
-# the third of the network that it is given; on a bridge podman says (`launcher.run.bridge`).
+# The address at which DNS is answered inside the card. pasta is given its own explicitly, a unique local one where the
+# card has no IPv4 route; slirp4netns(1) answers at the third of the network that it is given; on a bridge podman says
+# (`launcher.run.bridge`).
 CARD_DNS = {PASTA: "169.254.1.1", SLIRP: "10.0.2.3"}
+CARD_DNS6 = "fdca:4d00::53"
 
 
 class Launch(Value):
@@ -67,7 +69,10 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         home=home, asked=request.env, files=request.env_file, host=request.env_host
     )
     bounds, unbounded = limits.decide({name: getattr(request, name) for name in limits.NAMES})
-    networked = request.net != NONE
+    route4 = request.net != NONE and _default_route4()
+    # slirp4netns asks for its neighbour from a global address, and an answer to one of those could be routed on: the
+    # wall does not pass it, so such a card has IPv4 only.
+    route6 = request.net == PASTA and _default_route6()
     launch = Launch(
         run=run,
         token=os.urandom(16).hex(),
@@ -75,17 +80,15 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         command=request.command,
         user=request.user,
         net=request.net,
-        dns=CARD_DNS.get(request.net) if request.dns == "question" else None,
+        dns=_dns(request, route4=route4, route6=route6) if request.dns == "question" else None,
         wants_dns=request.dns == "question",
         filesystem=roots,
         policy_path=path,
         names=names,
         nameservers=servers,
         resolve_timeout=request.resolve_timeout,
-        route4=networked and _default_route4(),
-        # slirp4netns asks for its neighbour from a global address, and an answer to one of those could be routed on:
-        # the wall does not pass it, so such a card has IPv4 only.
-        route6=request.net == PASTA and _default_route6(),
+        route4=route4,
+        route6=route6,
         env=env,
         interactive=request.interactive,
         tty=request.tty,
@@ -95,7 +98,17 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         landlock=request.landlock,
         notes=(*servers.notes, *notes, *dropped),
     )
-    return launch, [*refusals, *asked, *deaf, *closed, *_policy_reach(path, roots), *homeless, *unset, *unbounded]
+    return launch, [
+        *refusals,
+        *asked,
+        *deaf,
+        *closed,
+        *_policy_reach(path, roots),
+        *homeless,
+        *unset,
+        *unbounded,
+        *_no_route(request, route4=route4, route6=route6),
+    ]
 
 
 def _filesystem(request: Request) -> filesystem.Asked:
@@ -206,6 +219,19 @@ def _servers(request: Request) -> tuple[Nameservers, list[Refusal]]:
     if request.net == NONE:
         return Nameservers(servers=(), source="none"), []
     return nameservers.from_file()
+
+
+def _dns(request: Request, *, route4: bool, route6: bool) -> str | None:
+    if request.net == PASTA and route6 and not route4:
+        return CARD_DNS6
+    return CARD_DNS.get(request.net)
+
+
+def _no_route(request: Request, *, route4: bool, route6: bool) -> list[Refusal]:
+    """Refuse a network that leads nowhere: no probe of the wall could be told from a missing route."""
+    if request.net == NONE or route4 or route6:
+        return []
+    return [Refusal("no-route", "the bench has no default route, so the wall cannot be felt", "use --net none")]
 
 
 def _forbidden() -> tuple[tuple[str, str], ...]:

@@ -53,6 +53,7 @@ def _network(world: World) -> int:
     its.close()
     link.quieten()
     _resolver_files(world)
+    _open_low_ports()
     if mine.recv(1) == servers.READY:
         link.bring_up_bench(world, process)
         mine.sendall(servers.READY)
@@ -65,6 +66,12 @@ def _resolver_files(world: World) -> None:
     """Write /etc/resolv.conf: the world's name server and nothing else."""
     with open("/etc/resolv.conf", "w", encoding="ascii") as file:
         file.writelines(f"nameserver {address}\n" for address in world.resolver.configured)
+
+
+def _open_low_ports() -> None:
+    """Let the bench's user listen on port 53: a test needs a resolver on the bench's loopback (ip-sysctl)."""
+    with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w", encoding="ascii") as file:
+        file.write("53")
 
 
 def _remove_containers() -> None:

@@ -45,6 +45,13 @@ def _version(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups("0")) if found else ()
 
 
+def rootless() -> Finding:
+    """Look at who asks: root's containers share the bench's own user namespace."""
+    good = os.getuid() != 0
+    found = "an ordinary user" if good else "root, whose containers are not rootless"
+    return Finding(name="user", good=good, found=found, hint="run card-run as an ordinary user")
+
+
 def podman() -> Finding:
     """Look for podman 5.0 or newer: before that there is no pasta by default."""
     text = _output("podman", "--version")
@@ -145,6 +152,7 @@ def image() -> Finding:
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
+    rootless,
     podman,
     crun,
     nft,

@@ -10,6 +10,7 @@ from launcher.value import Value
 from oci.refusal import Refusal
 
 RESOLV_CONF = "/etc/resolv.conf"
+RESOLVER_FLAG = "--resolver"
 # glibc's MAXNS (resolv.h): further servers are never asked by anything else on the bench either.
 _MAXNS = 3
 
@@ -27,8 +28,8 @@ def from_flag(text: str) -> tuple[Nameservers, list[Refusal]]:
     server = _address(text)
     if server is None:
         refusal = Refusal("bad-resolver", f"--resolver {text!r} is not an address", "give an IPv4 or IPv6 address")
-        return Nameservers(servers=(), source="--resolver"), [refusal]
-    return Nameservers(servers=(server,), source="--resolver"), []
+        return Nameservers(servers=(), source=RESOLVER_FLAG), [refusal]
+    return Nameservers(servers=(server,), source=RESOLVER_FLAG), []
 
 
 def from_file(path: str = RESOLV_CONF) -> tuple[Nameservers, list[Refusal]]:

@@ -5,6 +5,7 @@ Pure text. What podman made of it is read back by the hook from the bundle's con
 
 import os
 
+from launcher.egress.nameservers import RESOLVER_FLAG
 from launcher.fs import policy as filesystem
 from launcher.fs.paths import NOEXEC, READ, WRITE
 from launcher.launch import BRIDGE, NONE, SLIRP, Launch
@@ -156,6 +157,9 @@ def _network(launch: Launch) -> list[str]:
     options = ["--no-map-gw", "--map-guest-addr,none", "-t,none", "-u,none", "-T,none", "-U,none"]
     if launch.dns:
         options.append(f"--dns-forward,{launch.dns}")
+        # What the launcher was told to ask is what the card's questions go to, and not the bench's resolv.conf.
+        if launch.nameservers.source == RESOLVER_FLAG:
+            options.append(f"--dns-host,{launch.nameservers.servers[0]}")
     return ["--network=pasta:" + ",".join(options)]
 
 

@@ -1,12 +1,18 @@
 """The resolver against a real server that misbehaves: each fault is the refusal a person would want, in time."""
 
+import socket
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import dns.message
+import dns.query
 import pytest
 
 from launcher.egress.policy import BASE_NAMES
-from tests.bench.cards import Run, card
+from tests.bench.cards import Run, attempts_in_card, card
+from tests.bench.test_walls import question
 
 PLAN = "--plan"
 
@@ -115,3 +121,38 @@ def test_asked_once_and_pinned(tmp_path: Path) -> None:
     pins = done.receipt["pins"]["changing.fault.example"]["addresses"]
     assert len(pins) == 1
     assert {line.split()[0] for line in done.out.splitlines()} == set(pins)
+
+
+@pytest.fixture
+def loopback_resolver() -> Iterator[str]:
+    """Run a forwarder on the bench's loopback, as a local stub resolver is; return its address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stub:
+        stub.bind(("127.0.0.54", 53))
+        threading.Thread(target=_forward, args=(stub,), daemon=True).start()
+        yield "127.0.0.54"
+
+
+def _forward(stub: socket.socket) -> None:
+    while True:
+        try:
+            query, client = stub.recvfrom(4096)
+            stub.sendto(dns.query.udp(dns.message.from_wire(query), "192.0.2.1", timeout=2).to_wire(), client)
+        except OSError:
+            return
+
+
+def test_a_resolver_on_the_benchs_loopback(loopback_resolver: str) -> None:
+    """The launcher asks it; the card is told another address, which works, and the loopback one leads nowhere."""
+    done = card("--resolver", loopback_resolver, "--", "sh", "-c", "cat /etc/resolv.conf; getent ahosts github.com")
+    assert done.status == 0, done.err
+    assert "203.0.113.10" in done.out
+    assert loopback_resolver not in done.out
+    assert "nameserver 169.254.1.1" in done.out
+
+
+def test_the_cards_questions_go_to_the_resolver_that_was_named(loopback_resolver: str) -> None:
+    """The card's DNS address forwards to the server of --resolver: a listed name is answered through the stub."""
+    ((result, _),) = attempts_in_card(
+        [["udp", "169.254.1.1", 53, question("github.com")]], "--resolver", loopback_resolver
+    )
+    assert result == "reply"

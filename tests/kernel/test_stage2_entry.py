@@ -116,7 +116,7 @@ def test_the_worker_starts_clean(built: Runtime) -> None:
     fields, rest = lines[:-5], lines[-5:]
     zero = "0" * 16
     found = dict(zip(fields[::2], fields[1::2], strict=True))
-    # Signal 32 is glibc's own (SIGCANCEL): its posix_spawn leaves it ignored, nothing but libc can set it, and libc does.
+    # Signal 32 is glibc's own (SIGCANCEL): its posix_spawn leaves it ignored, and only libc can set it again.
     found["SigIgn:"] = f"{int(found['SigIgn:'], 16) & ~(1 << 31):016x}"
     assert found == {
         **dict.fromkeys(("SigBlk:", "SigIgn:"), zero),

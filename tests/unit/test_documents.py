@@ -1,9 +1,10 @@
 """The manual page, the README and --help speak of the same options and verbs."""
 
 import re
+import tomllib
 from pathlib import Path
 
-from launcher import options
+from launcher import card, cli, options
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "launcher/card-run.1.md").read_text(encoding="utf-8")
@@ -26,3 +27,21 @@ def test_readme_names_real_targets() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8")):
         assert f"\n{target}:" in makefile
+
+
+def test_one_version() -> None:
+    """`--version` says what the package is called."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == cli.VERSION
+
+
+def test_manual_page_has_every_verb() -> None:
+    """Every verb of `card` is in its page."""
+    page = (ROOT / "launcher/card.1.md").read_text(encoding="utf-8")
+    verbs = [command.name or command.callback.__name__ for command in card.app.registered_commands if command.callback]
+    groups = {group.name: group.typer_instance for group in card.app.registered_groups}
+    for name, group in groups.items():
+        assert group is not None
+        verbs += [f"{name} {one.name or one.callback.__name__}" for one in group.registered_commands if one.callback]
+    assert len(verbs) >= 10
+    assert all(f"**card {verb}**" in page for verb in verbs), verbs

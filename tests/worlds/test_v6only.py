@@ -1,6 +1,7 @@
 """A bench with IPv6 alone (world v6only): pins are v6, work from the first packet, and nothing else is reached."""
 
 from tests.bench.cards import attempts_in_card, attempts_in_plain, card
+from tests.bench.test_walls import question
 
 ATTEMPTS = [
     ["tcp", "2001:db8:1::10", 443],
@@ -24,6 +25,18 @@ def test_first_packet() -> None:
     ((result, took),) = attempts_in_card([["tcp", "2001:db8:1::11", 443]])
     assert result == "ok"
     assert took < 900
+
+
+def test_dns() -> None:
+    """The card's DNS is a v6 address there, answers for listed names, and for no other."""
+    resolv_conf = card("-q", "--", "cat", "/etc/resolv.conf").out.split()
+    server = resolv_conf[resolv_conf.index("nameserver") + 1]
+    attempts = [
+        ["udp", server, 53, question("github.com", "AAAA")],
+        ["udp", server, 53, question("unlisted.example", "AAAA")],
+        ["tcp", server, 53],
+    ]
+    assert [result for result, _ in attempts_in_card(attempts)] == ["reply", "EPERM", "ECONNREFUSED"]
 
 
 def test_clone() -> None:
