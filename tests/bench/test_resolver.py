@@ -123,7 +123,7 @@ def test_asked_once_and_pinned(tmp_path: Path) -> None:
     assert {line.split()[0] for line in done.out.splitlines()} == set(pins)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def loopback_resolver() -> Iterator[str]:
     """Run a forwarder on the bench's loopback, as a local stub resolver is; return its address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stub:
