@@ -7,32 +7,28 @@ The hook waits for what this finds, so its import is on the hot path: 35 ms, whe
 and the look-up of optional packages it would be 65.
 """
 
-import importlib.util
 import socket
 import sys
 import threading
 import time
+import types
 from collections import deque
 from typing import Any, cast
 
 from launcher.egress.answers import Answer
 
+# dnspython asks importlib.metadata, whose import is 30 ms, which packages could make it more capable. None is wanted:
+# names come here normalised, and only plain DNS is spoken. So it is told so before it can ask.
+_UNASKED = "importlib.metadata"
+if _UNASKED not in sys.modules:
+    sys.modules[_UNASKED] = types.ModuleType(_UNASKED)
+    import dns._features
 
-def _load_lazily(name: str) -> None:
-    """Let a module be read only when something of it is used (importlib, "Implementing lazy imports")."""
-    spec = importlib.util.find_spec(name)
-    if name in sys.modules or spec is None or spec.loader is None:
-        return
-    spec.loader = importlib.util.LazyLoader(spec.loader)
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-
-# dnspython asks importlib.metadata (11 ms) for packages that could make it more capable; names come here normalised.
-_load_lazily("importlib.metadata")
-import dns._features  # noqa: E402 - after what it imports is made lazy
-
-dns._features.force("idna", False)  # noqa: SLF001 - "a workaround for cases where importlib.metadata is ineffective"
+    del sys.modules[_UNASKED]
+else:
+    import dns._features
+for _feature in ("dnssec", "doh", "doq", "idna", "trio", "wmi"):
+    dns._features.force(_feature, False)  # noqa: SLF001 - "a workaround where importlib.metadata is ineffective"
 
 import dns.exception  # noqa: E402 - after the above
 import dns.message  # noqa: E402
