@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -109,28 +109,26 @@ def remove(run: str) -> None:
 @app.command("list")
 def list_runs(*, as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
     """List the runs with a table on the bench, and what each used and was denied."""
-    rows: list[dict[str, object]] = []
     for run, egress in bench_tables.recorded().items():
-        selector = f"{egress.selector.kind}={egress.selector.value}"
-        try:
-            _, found = bench_tables.live(egress)
-            state: dict[str, object] = {"state": "in force", **found.to_json()}
-        except Refused as error:
-            state = {"state": error.refusals[0].reason}
-        rows.append({"run": run, "selector": selector, **state})
-    if as_json:
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
-        return
-    for row in rows:
-        counts = {name: _packets(row.get(name)) for name in ("used", "denied")}
-        sys.stdout.write(
-            f"{row['run']:20} {row['selector']:20} {row['state']:16} {counts['used']} {counts['denied']}\n"
-        )
+        row = _row(run, egress)
+        if as_json:
+            sys.stdout.write(json.dumps(row) + "\n")
+        else:
+            words = (f"{row[name]}" for name in ("run", "selector", "state", "used_packets", "denied_packets"))
+            sys.stdout.write("  ".join(f"{word:20}" for word in words).rstrip() + "\n")
 
 
-def _packets(rows: object) -> str:
-    total = sum(row["packets"] for row in rows) if isinstance(rows, list) else 0
-    return f"{total} packets"
+def _row(run: str, egress: Egress) -> dict[str, Any]:
+    row: dict[str, Any] = {"run": run, "selector": f"{egress.selector.kind}={egress.selector.value}"}
+    try:
+        _, found = bench_tables.live(egress)
+    except Refused as error:
+        return {**row, "state": error.refusals[0].reason, "used_packets": 0, "denied_packets": 0}
+    counts = {
+        "used_packets": sum(entry.packets for entry in found.used),
+        "denied_packets": sum(entry.packets for entry in found.denied),
+    }
+    return {**row, "state": "in force", **counts, **found.to_json()}
 
 
 @app.command()
