@@ -63,7 +63,7 @@ def test_a_uid_is_walled_in_and_nobody_else() -> None:
 def test_list_and_audit() -> None:
     """The run is listed with its counters; its audit is clean, and is not once the table was touched."""
     tried_as(UID)
-    (row,) = json.loads(egress("list", "--json").out)
+    row = json.loads(egress("list", "--json").out)
     assert (row["run"], row["selector"], row["state"]) == ("ci1", f"uid={UID}", "in force")
     assert {(entry["address"], entry["port"]) for entry in row["denied"]} >= {("203.0.113.10", 8443)}
     assert egress("audit", "ci1").status == 0
