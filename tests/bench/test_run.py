@@ -125,6 +125,55 @@ def test_environment() -> None:
     assert "SECRET" not in values
 
 
+def test_a_secret_is_nowhere_but_in_the_worker(tmp_path: Path) -> None:
+    """While the card runs, a passed value is in no argv, in no file of podman's or ours, and not in pid 1's environ."""
+    secret = f"s3cret-{os.urandom(8).hex()}"
+    words = ["card-run", "-q", "-i", "--env", "TOKEN", f"--json={tmp_path}/receipt.json", "--"]
+    with subprocess.Popen(
+        [*words, "sh", "-c", 'echo "${#TOKEN}"; read line'],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TOKEN": secret},
+    ) as card_run:
+        assert card_run.stdout is not None
+        assert card_run.stdin is not None
+        assert int(card_run.stdout.readline()) == len(secret)
+        found = _on_disk(secret)
+        argvs = [_bytes(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
+        inits = [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"/run/podman-init\0--" in _bytes(path)]
+        environs = [_bytes(path.parent / "environ") for path in inits]
+        card_run.stdin.write(b"\n")
+        card_run.stdin.close()
+        assert card_run.wait(timeout=20) == 0
+    assert found == ""
+    assert not [argv for argv in argvs if secret.encode() in argv]
+    assert environs
+    assert not [environ for environ in environs if secret.encode() in environ]
+    assert secret not in (tmp_path / "receipt.json").read_text()
+
+
+def test_control_of_the_search() -> None:
+    """The same search finds a value that podman itself was given."""
+    secret = f"s3cret-{os.urandom(8).hex()}"
+    words = ["podman", "create", "--pull=never", f"--env=TOKEN={secret}", BUSYBOX, "true"]
+    container = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    found = _on_disk(secret)
+    subprocess.run(["podman", "rm", container], capture_output=True, check=True)
+    assert found
+
+
+def _on_disk(secret: str) -> str:
+    places = [os.environ["XDG_RUNTIME_DIR"], f"{os.environ['HOME']}/.local/share/containers", "/tmp", "/var/tmp"]
+    return subprocess.run(["grep", "-rlsF", secret, *places], capture_output=True, text=True, check=False).stdout
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def test_stdin_only_when_asked() -> None:
     """Without -i the worker reads end of file; with it, what we are given."""
     words = ["card-run", "-q", "--", "cat"]
