@@ -8,7 +8,7 @@ import sys
 
 from launcher import launch, options
 from launcher.run import perform
-from oci.refusal import Refused
+from oci.refusal import EXIT_REFUSED, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ def main() -> "NoReturn":
         status = _main(sys.argv[1:])
     except Refused as error:
         status = perform.exit_refused(error)
+    except Exception:  # noqa: BLE001 - main: a defect of ours keeps its traceback, and is no status of the worker's
+        import traceback
+
+        traceback.print_exc()
+        status = EXIT_REFUSED
     sys.stdout.flush()
     sys.stderr.flush()
     # Nothing is left to do, and taking the interpreter apart would cost every card 15 ms.

@@ -28,6 +28,7 @@ def find_podman() -> str:
 def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
     """Run the card and return its exit status; raises Refused when it was not started, with nothing left behind."""
     started = time.monotonic()
+    sink = open_receipt(receipt)
     program = find_podman()
     if launch.limits.controllers:
         from launcher.run import cgroup  # asks podman, which only a card with such limits pays for
@@ -62,9 +63,26 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
             channel=channel,
             times=(started, spawned),
         )
-        return session.carry_through(quiet=quiet, receipt=receipt)
+        return session.carry_through(quiet=quiet, receipt=sink)
     finally:
         _remove(run)
+
+
+def open_receipt(target: str | None) -> int | None:
+    """Return a descriptor for the receipt, opened before the worker can put a link in its place.
+
+    `target` is a file, or the number of an open descriptor; raises Refused when it is neither.
+    """
+    if target is None:
+        return None
+    try:
+        if target.isascii() and target.isdigit():
+            os.set_inheritable(int(target), False)
+            return int(target)
+        return os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY, 0o600)
+    except OSError as error:
+        text = f"--json {target!r}: {os.strerror(error.errno or 0)}"
+        raise Refused([Refusal("receipt-unwritable", text, "name a file that you may write")]) from None
 
 
 def _environment() -> dict[str, str]:

@@ -1,5 +1,7 @@
 """One started card, from podman's start to the receipt. Imported once podman runs, so it may import what it likes."""
 
+import contextlib
+import os
 import threading
 import time
 from typing import Any
@@ -48,12 +50,12 @@ class Session:
     def _mark(self, phase: str) -> None:
         self._times[phase] = round((time.monotonic() - self._started) * 1000, 2)
 
-    def carry_through(self, *, quiet: bool, receipt: str | None) -> int:
+    def carry_through(self, *, quiet: bool, receipt: int | None) -> int:
         """Return the worker's exit status; raises Refused when it was never released."""
         try:
             plan = self._finish_plan()
             measured = self._release(plan, quiet=quiet)
-        except Refused:
+        except BaseException:
             self._abandon()
             raise
         status = self._await(plan.launch.limits.timeout)
@@ -184,7 +186,7 @@ class Session:
 
         subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SWEEP_SECONDS, check=False)
 
-    def _account(self, plan: Plan, measured: Measured, *, quiet: bool, receipt: str | None) -> None:
+    def _account(self, plan: Plan, measured: Measured, *, quiet: bool, receipt: int | None) -> None:
         if receipt is not None:
             _write_receipt(receipt, build(plan, measured))
         if measured.ledger is None:
@@ -207,10 +209,14 @@ def _parsed(data: bytes) -> dict[str, Any]:
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
-def _write_receipt(target: str, content: dict[str, Any]) -> None:
-    """Write the receipt to a file, or to an open descriptor named by its number."""
+def _write_receipt(fd: int, content: dict[str, Any]) -> None:
+    """Write the receipt over what the descriptor's file held; a pipe or terminal has nothing to cut off."""
     import json  # 3 ms that a run without a receipt does not pay
 
-    data = json.dumps(content, indent=2, sort_keys=True) + "\n"
-    with open(int(target) if target.isdigit() else target, "w", encoding="utf-8") as file:
-        file.write(data)
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 0)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(json.dumps(content, indent=2, sort_keys=True) + "\n")
+    except OSError as error:
+        output.say(f"NOTE the receipt could not be written: {os.strerror(error.errno or 0)}")

@@ -1,8 +1,10 @@
 """A card from outside: its streams, its status, its refusals, and what it leaves behind."""
 
+import json
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,35 @@ def test_stdin_only_when_asked() -> None:
         [*words[:1], "-q", "-i", *words[2:]], input=b"in", capture_output=True, check=True, timeout=60
     )
     assert (closed.stdout, given.stdout) == (b"", b"in")
+
+
+@pytest.mark.parametrize("target", ["/nonexistent/receipt.json", "/etc/receipt.json", "77"])
+def test_a_receipt_that_cannot_be_written_is_refused(target: str) -> None:
+    """Before anything runs: a folder that is not there or not ours, and a descriptor that is not open."""
+    done = card("--json", target, "--", "echo", "ran")
+    assert (done.status, done.out, done.reasons) == (125, "", ["receipt-unwritable"])
+
+
+def test_a_worker_cannot_lead_the_receipt_elsewhere(workspace: Path, tmp_path: Path) -> None:
+    """A link that the worker puts in the receipt's place is not followed: the file was opened before it ran."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious\n")
+    receipt = workspace / "receipt.json"
+    script = f"rm {receipt}; ln -s {victim} {receipt}"
+    done = card("-q", "--write", str(workspace), f"--json={receipt}", "--", "sh", "-c", script)
+    assert done.status == 0, done.err
+    assert os.readlink(receipt) == str(victim)
+    assert victim.read_text() == "precious\n"
+
+
+def test_receipt_on_a_descriptor() -> None:
+    """The receipt goes to an open descriptor when its number is named, and that descriptor is not the worker's."""
+    script = "exec 9>$1; exec card-run -q --json 9 -- ls /proc/self/fd"
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
+        words = ["bash", "-c", script, "bash", file.name]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+        assert json.load(file)["exit_status"] == 0
+    assert done.stdout.split() == ["0", "1", "2", "3"]
 
 
 def test_a_run_id_in_use_is_refused() -> None:
