@@ -120,6 +120,7 @@ def _filesystem(request: Request) -> filesystem.Asked:
         secret=request.secret,
         cwd=request.cwd,
         git_writable=request.git_writable,
+        look_only=request.plan,
     )
 
 

@@ -159,6 +159,7 @@ def stage2_conf(plan: Plan) -> bytes:
     items += [("probe6", address) for address in probes.PROBE_ADDRESSES6]
     items += [(root.access, root.path) for root in launch.filesystem.roots]
     items += [("identity", f"{root.device}:{root.inode}:{root.path}") for root in launch.filesystem.roots]
+    items += [("identity", f"{device}:{inode}:{path}") for device, inode, path in launch.filesystem.judged]
     items += [("measure", name.removeprefix("limit_")) for name in launch.limits.expected()]
     if launch.limits.nofile is not None:
         items.append(("rlimit", f"NOFILE:{launch.limits.nofile}:{launch.limits.nofile}"))

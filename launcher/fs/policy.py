@@ -29,12 +29,14 @@ _TCP_LISTEN, _SO_ACCEPTCON = "01", 0x10000
 class Filesystem(Value):
     """Everything of the bench that the card may reach, and where the worker starts.
 
-    `held` directories are mount points that stay writable, `closed` paths are read-only; both lie in write roots.
+    `held` directories are mount points that stay writable, `closed` paths are read-only; both lie in write roots, and
+    `judged` is the device and inode of each.
     """
 
     roots: tuple[Root, ...]
     held: tuple[str, ...]
     closed: tuple[str, ...]
+    judged: tuple[tuple[int, int, str], ...]
     cwd: str
 
 
@@ -48,6 +50,7 @@ class Asked(Value):
     secret: tuple[str, ...] = ()
     cwd: str | None = None
     git_writable: bool = False
+    look_only: bool = False
 
 
 class _Path(Value):
@@ -63,9 +66,11 @@ def decide(asked: Asked, *, forbidden: tuple[tuple[str, str], ...]) -> tuple[Fil
     """
     roots, refusals = _roots(asked, forbidden)
     refusals += _contradictions(roots) + _listening(roots) + protect.secrets(list(asked.secret), roots)
-    held, closed, unprotected = protect.decide(roots, list(asked.protect), git_writable=asked.git_writable)
+    kept, unprotected = protect.decide(
+        roots, list(asked.protect), git_writable=asked.git_writable, make=not asked.look_only
+    )
     start, refusal = _start(roots, asked.cwd)
-    found = Filesystem(roots=tuple(roots), held=tuple(held), closed=tuple(closed), cwd=start)
+    found = Filesystem(roots=tuple(roots), held=kept.held, closed=kept.closed, judged=kept.judged, cwd=start)
     return found, [*refusals, *unprotected, *refusal]
 
 

@@ -5,14 +5,28 @@ every directory between a write root and a protected path is a mount point too (
 """
 
 import os
+import stat
 
 from launcher.fs import git
 from launcher.fs.paths import FLAG, WRITE, Root, ancestors, below, unprintable
+from launcher.value import Value
 from oci.refusal import Refusal
 
 
-def decide(roots: list[Root], asked: list[str], *, git_writable: bool) -> tuple[list[str], list[str], list[Refusal]]:
-    """Return (held directories, read-only paths), parents first, and a refusal for each `--protect` that cannot be."""
+class Protection(Value):
+    """What lies read-only in write roots: `held` directories stay writable, `closed` paths do not; parents first.
+
+    `judged` has the device, inode and path of each: two cards may share a root, and one of them must not be able to
+    swap what the other mounts.
+    """
+
+    held: tuple[str, ...]
+    closed: tuple[str, ...]
+    judged: tuple[tuple[int, int, str], ...]
+
+
+def decide(roots: list[Root], asked: list[str], *, git_writable: bool, make: bool) -> tuple[Protection, list[Refusal]]:
+    """Return what is protected, and a refusal for each path that cannot be; `make` lets a checkout's hooks be made."""
     writable = [root.path for root in roots if root.access == WRITE]
     closed: list[str] = []
     refusals: list[Refusal] = []
@@ -20,11 +34,46 @@ def decide(roots: list[Root], asked: list[str], *, git_writable: bool) -> tuple[
         path, refusal = _resolve(text, writable)
         closed += [path] if path else []
         refusals += refusal
-    if not git_writable:
-        closed += [path for root in writable for path in git.closed(root)]
-    held = {parent for path in closed for root in writable for parent in _between(root, path)}
+    for root in [] if git_writable else writable:
+        found = git.closed(root, make=make)
+        closed += found.paths
+        refusals += found.refusals
+    # A root of less access inside a writable one is as movable as a protected path.
+    fixed = [*closed, *(root.path for root in roots if root.access != WRITE)]
+    held = {parent for path in fixed for root in writable for parent in _between(root, path)}
     taken = {*closed, *(root.path for root in roots)}
-    return sorted(held - taken), sorted(set(closed)), refusals
+    judged, linked = _judge(sorted({*held, *closed} - {root.path for root in roots}))
+    protection = Protection(held=tuple(sorted(held - taken)), closed=tuple(sorted(set(closed))), judged=tuple(judged))
+    return protection, refusals + linked
+
+
+def _judge(paths: list[str]) -> tuple[list[tuple[int, int, str]], list[Refusal]]:
+    """Return the identity of each path, and a refusal for each that is gone or has a link in it."""
+    judged: list[tuple[int, int, str]] = []
+    refusals: list[Refusal] = []
+    for path in paths:
+        try:
+            judged.append((*_identity(path), path))
+        except OSError as error:
+            text = f"{path} cannot be held in place: {error.strerror}"
+            refusals.append(Refusal("path-linked", text, "a symbolic link there is the worker's to replace"))
+    return judged, refusals
+
+
+def _identity(path: str) -> tuple[int, int]:
+    """Return the device and inode of a path, step by step: raises OSError when any part is a symbolic link."""
+    *folders, name = path.strip("/").split("/")
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            above, fd = fd, os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            os.close(above)
+        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    finally:
+        os.close(fd)
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(0, "it is a symbolic link")
+    return found.st_dev, found.st_ino
 
 
 def _resolve(text: str, writable: list[str]) -> tuple[str, list[Refusal]]:
@@ -35,10 +84,25 @@ def _resolve(text: str, writable: list[str]) -> tuple[str, list[Refusal]]:
         path = os.path.realpath(text, strict=True)
     except OSError as error:
         return "", [Refusal("path-missing", f"{shown}: {os.strerror(error.errno or 0)}")]
+    link = _link(text, writable)
+    if link:
+        hint = f"protect {path}, and know that the link itself is the worker's to replace"
+        return "", [Refusal("path-linked", f"{shown}: {link} is a symbolic link in a --write root", hint)]
     if not any(below(path, root) for root in writable):
         hint = "what is outside every --write is not writable anyway"
         return "", [Refusal("protect-outside", f"{shown} is not below a --write root", hint)]
     return path, []
+
+
+def _link(text: str, writable: list[str]) -> str:
+    """Return the first symbolic link on the way to a path that lies in a writable root, or ""."""
+    parts = text.strip("/").split("/")
+    for count in range(len(parts)):
+        folder, name = os.path.realpath("/" + "/".join(parts[:count])), parts[count]
+        inside = any(folder == root or below(folder, root) for root in writable)
+        if inside and os.path.islink(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    return ""
 
 
 def _between(root: str, path: str) -> list[str]:

@@ -150,9 +150,12 @@ def test_git_is_closed(checkout: Path) -> None:
     assert refusals == []
     assert closed == {
         *(".git/hooks", ".git/config", ".git/modules/deep/sub/hooks", ".git/modules/deep/sub/config"),
-        *("deep/sub/.git", "linked/.git"),
+        *("deep/sub/.git", "linked/.git", ".git/worktrees/linked/commondir"),
     }
-    assert held == {".git", ".git/modules", ".git/modules/deep", ".git/modules/deep/sub", "deep", "deep/sub", "linked"}
+    assert held == {
+        *(".git", ".git/modules", ".git/modules/deep", ".git/modules/deep/sub", "deep", "deep/sub", "linked"),
+        *(".git/worktrees", ".git/worktrees/linked"),
+    }
     assert decide(write=(str(checkout),), git_writable=True)[0].closed == ()
     assert decide(read=(str(checkout),))[0].closed == ()
 
@@ -195,3 +198,108 @@ def test_secret(tmp_path: Path) -> None:
     assert decide(write=work, secret=(f"{tmp_path}/work/link",))[1][0].startswith("secret-exposed")
     assert decide(read=(f"{tmp_path}/alias",), secret=(f"{tmp_path}/keys/id",))[1][0].startswith("secret-exposed")
     assert decide(write=work, secret=(f"{tmp_path}/none", "relative"))[1][1].startswith("path-missing")
+
+
+@pytest.mark.parametrize("name", ["modules", "worktrees", "hooks", "config", "config.worktree", "commondir"])
+def test_a_link_in_a_git_directory_is_refused(checkout: Path, name: str) -> None:
+    """A link that an earlier worker left would be followed out of the root by a mount; nothing of it is."""
+    path = checkout / ".git" / name
+    if path.exists():
+        path.rename(checkout / f"moved-{name}")
+    assert not [text for text in decide(write=(str(checkout),))[1] if "symbolic link" in text]
+    (path.rmdir if path.is_dir() else path.unlink)() if path.exists() else None
+    path.symlink_to("/home")
+    found, refusals = decide(write=(str(checkout),))
+    assert [text for text in refusals if text.startswith(f"git-unprotectable: {path} is a symbolic link")]
+    assert not [place for place in (*found.held, *found.closed) if place.startswith(str(path))]
+
+
+def test_a_linked_git_directory_is_refused(checkout: Path) -> None:
+    """A `.git` that is a link could be replaced by the worker's own; with --git-writable that is as asked."""
+    (checkout / ".git").rename(checkout.parent / "elsewhere")
+    (checkout / ".git").symlink_to("../elsewhere")
+    assert decide(write=(str(checkout),))[1][0].startswith("git-unprotectable: ")
+    assert decide(write=(str(checkout),), git_writable=True)[1] == []
+
+
+def test_a_redirected_git_directory_is_refused(checkout: Path) -> None:
+    """`commondir` in a main git directory sends git to other hooks and another config (gitrepository-layout(5))."""
+    (checkout / ".git/commondir").write_text("../evil\n")
+    assert decide(write=(str(checkout),))[1][0].startswith(f"git-unprotectable: {checkout}/.git/commondir sends git")
+
+
+def test_a_pipe_in_a_git_directory_does_not_hang(checkout: Path) -> None:
+    """Only regular files are read: an earlier worker may have left a pipe where a config is expected."""
+    planted = checkout / ".git/modules/planted"
+    planted.mkdir()
+    (planted / "HEAD").touch()
+    os.mkfifo(planted / "config")
+    os.mkfifo(planted / "gitdir")
+    assert f"{planted}/config" in decide(write=(str(checkout),))[0].closed
+
+
+def test_a_bare_repository_is_closed(tmp_path: Path) -> None:
+    """A write root that is a git directory itself has its hooks and config read-only too."""
+    git("init", "-q", "--bare", str(tmp_path / "bare"), cwd=tmp_path)
+    found, refusals = decide(write=(f"{tmp_path}/bare",))
+    assert (found.closed, refusals) == ((f"{tmp_path}/bare/config", f"{tmp_path}/bare/hooks"), [])
+
+
+def test_missing_hooks_are_made(tmp_path: Path) -> None:
+    """A checkout without hooks gets an empty directory, else the worker could make it; only looking makes nothing."""
+    git("init", "-q", "--template=", "tree", cwd=tmp_path)
+    root = tmp_path / "tree"
+    decide(write=(str(root),), look_only=True)
+    assert not (root / ".git/hooks").exists()
+    found, _ = decide(write=(str(root),))
+    assert f"{root}/.git/hooks" in found.closed
+    assert os.listdir(root / ".git/hooks") == []
+
+
+def test_hooks_and_config_elsewhere_in_the_tree_are_closed(checkout: Path) -> None:
+    """What `core.hooksPath` and `include.path` name inside the root is read-only, and must exist."""
+    (checkout / "my hooks").mkdir()
+    (checkout / "included").touch()
+    git("config", "core.hooksPath", "my hooks", cwd=checkout)
+    git("config", "include.path", "../included", cwd=checkout)
+    git("config", "includeIf.gitdir:/x/.path", "/etc/gitconfig", cwd=checkout)
+    found, refusals = decide(write=(str(checkout),))
+    assert {f"{checkout}/my hooks", f"{checkout}/included"} <= set(found.closed)
+    assert refusals == []
+    (checkout / "included").unlink()
+    assert decide(write=(str(checkout),))[1][0].startswith(f"git-unprotectable: {checkout}/included is named")
+
+
+def test_too_many_git_directories_are_refused(checkout: Path) -> None:
+    """A worker can make as many as it likes, and each is mounts: the next run says so instead of drowning."""
+    for number in range(201):
+        (checkout / f".git/modules/m{number}").mkdir()
+        (checkout / f".git/modules/m{number}/HEAD").touch()
+    found, refusals = decide(write=(str(checkout),))
+    assert refusals[0].startswith(f"git-unprotectable: {checkout}/.git holds more than")
+    assert found.closed == ()
+
+
+def test_what_is_held_and_closed_is_judged_by_identity(checkout: Path) -> None:
+    """Stage 2 gets device and inode of every path that is mounted inside a root, as of when it was judged."""
+    found, _ = decide(write=(str(checkout),))
+    assert {path for _, _, path in found.judged} == {*found.held, *found.closed}
+    assert all((os.lstat(path).st_dev, os.lstat(path).st_ino) == (dev, ino) for dev, ino, path in found.judged)
+
+
+def test_protecting_through_a_link_is_refused(tmp_path: Path) -> None:
+    """A link inside a write root is the worker's to replace, so its name cannot be protected; above the root it can."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/real").touch()
+    (tmp_path / "work/link").symlink_to("real")
+    (tmp_path / "other").symlink_to("work")
+    work = (f"{tmp_path}/work",)
+    assert decide(write=work, protect=(f"{tmp_path}/work/link",))[1][0].startswith("path-linked: --protect")
+    assert decide(write=work, protect=(f"{tmp_path}/other/real",))[1] == []
+
+
+def test_a_read_root_inside_a_write_root_is_held(tmp_path: Path) -> None:
+    """The directories above it are mount points: moving them away would put the worker's own in its place."""
+    (tmp_path / "work/a/b/ro").mkdir(parents=True)
+    found, _ = decide(write=(f"{tmp_path}/work",), read=(f"{tmp_path}/work/a/b/ro",))
+    assert found.held == (f"{tmp_path}/work/a", f"{tmp_path}/work/a/b")
