@@ -33,6 +33,10 @@ _MASKED = ("/proc/kcore", "/proc/keys", "/sys/firmware")
 _READONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/bus", "/proc/irq", "/proc/fs")
 _SYSCTLS = {"net.ipv4.ping_group_range"}
 _MUST_NOT_ALLOW = ("unshare", "setns", "mount", "pivot_root", "bpf", "ptrace", "io_uring_setup", "keyctl")
+# Annotations that crun, its handlers, systemd or criu act on: one replaces the seccomp filter, another writes a file.
+# An image's manifest has annotations too, so only podman's own two of systemd's may stand.
+_ACTED_ON = ("run.oci.", "org.systemd.property.", "org.criu.", "krun.", "module.wasm.")
+_PODMANS = ("org.systemd.property.KillSignal", "org.systemd.property.TimeoutStopUSec")
 _HINT = "a containers.conf on this bench may ask for it; the run directory's plan says what was expected"
 
 
@@ -59,6 +63,9 @@ def audit(config: "dict[str, Any]", expected: "dict[str, Any]", *, container: st
     problems = _process(config["process"], expected)
     problems += _root(config)
     problems += _linux(config["linux"], expected)
+    annotations: "dict[str, str]" = config.get("annotations") or {}
+    acted_on = [key for key in annotations if key.startswith(_ACTED_ON) and key not in _PODMANS]
+    problems += [f"the annotation {key} is set" for key in acted_on]
     problems += _mounts(config["mounts"], expected["mounts"], container)
     return [Refusal("bundle-differs", f"config.json: {problem}", _HINT) for problem in problems]
 

@@ -19,6 +19,7 @@ VERSION = "0.1.0"
 
 def main() -> "NoReturn":
     """Run card-run and end the process with its exit status."""
+    _stand()
     try:
         status = _main(sys.argv[1:])
     except Refused as error:
@@ -28,10 +29,28 @@ def main() -> "NoReturn":
 
         traceback.print_exc()
         status = EXIT_REFUSED
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            continue  # a full disk or a closed pipe; the status is still worth returning
     # Nothing is left to do, and taking the interpreter apart would cost every card 15 ms.
     os._exit(status)
+
+
+def _stand() -> None:
+    """Put right what the caller may have left out: standard descriptors, and our own access to what we make.
+
+    A closed one would be taken by a file of ours, and what podman or the worker says on it would end up there.
+    """
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one (open(2))
+            os.set_inheritable(fd, True)
+            setattr(sys, name, os.fdopen(fd, "r" if fd == 0 else "w", closefd=False))
+    os.umask(os.umask(0o077) & ~0o700)
 
 
 def _main(arguments: list[str]) -> int:

@@ -10,7 +10,8 @@ from launcher import environment, limits
 from launcher.egress import nameservers, policy
 from launcher.egress.nameservers import Nameservers
 from launcher.fs import policy as filesystem
-from launcher.fs.paths import WRITE, ancestors
+from launcher.fs import protect
+from launcher.fs.paths import WRITE, ancestors, below
 from launcher.fs.policy import Filesystem
 from launcher.limits import Limits
 from launcher.request import Request
@@ -140,7 +141,7 @@ def _command(request: Request) -> list[Refusal]:
         refusals.append(Refusal("no-command", "there is no command to run", "card-run [options] -- COMMAND [ARG...]"))
     if any(0xD800 <= ord(character) <= 0xDFFF for word in request.command for character in word):
         refusals.append(Refusal("bad-command", "the command is not UTF-8"))
-    if request.resolve_timeout <= 0 or request.resolve_timeout > 30:
+    if not 0 < request.resolve_timeout <= 30:
         refusals.append(Refusal("bad-timeout", "--resolve-timeout takes seconds, above 0 and at most 30"))
     return refusals
 
@@ -206,11 +207,13 @@ def _names(request: Request, path: str) -> tuple[tuple[str, ...], list[Refusal]]
 def _policy_reach(path: str, roots: Filesystem) -> list[Refusal]:
     """Refuse a policy file that the worker could write: it would choose what its next run may reach."""
     holders = set(ancestors(path))
+    # Or what is used in its place: a link on the way that the worker could replace.
+    linked = protect.link(os.path.abspath(path), [root.path for root in roots.roots if root.access == WRITE])
     text = f"the policy file {path} is inside {{}}: the worker could rewrite it"
     return [
         Refusal("policy-writable", text.format(f"--write {root.path}"), "keep it elsewhere and name it with --egress")
         for root in roots.roots
-        if root.access == WRITE and (root.device, root.inode) in holders
+        if root.access == WRITE and ((root.device, root.inode) in holders or below(linked, root.path))
     ]
 
 
@@ -235,17 +238,28 @@ def _no_route(request: Request, *, route4: bool, route6: bool) -> list[Refusal]:
     return [Refusal("no-route", "the bench has no default route, so the wall cannot be felt", "use --net none")]
 
 
-def _forbidden() -> tuple[tuple[str, str], ...]:
+def _forbidden() -> tuple[tuple[str, str, bool], ...]:
+    """Return what no write root may be or hold, as (path, what it is, whether none may lie below it either)."""
     home = os.path.expanduser("~")
     data = os.environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
     cache = os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    places = {f"/run/user/{os.getuid()}", os.environ.get("XDG_RUNTIME_DIR") or "/run/user"}
     return (
-        (home, "your HOME"),
-        (f"{data}/containers", "podman's storage"),
-        (f"{cache}/card-run", "card-run's own runtime"),
-        ("/var/lib/containers", "podman's storage"),
-        (f"/run/user/{os.getuid()}", "your runtime directory"),
+        (home, "your HOME", False),
+        *((place, "your runtime directory", False) for place in sorted(places)),
+        *((f"{place}/{name}", "a run's state", True) for place in sorted(places) for name in _STATE),
+        (f"{data}/containers", "podman's storage", True),
+        ("/var/lib/containers", "podman's storage", True),
+        (f"{cache}/card-run", "card-run's own runtime", True),
+        (f"{config}/containers", "podman's configuration", True),
+        (f"{config}/card-run", "card-run's configuration", True),
+        (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "card-run's own code", False),
     )
+
+
+# What card-run, podman and crun keep in a runtime directory.
+_STATE = ("card-run", "containers", "crun", "libpod")
 
 
 def _home(request: Request, roots: Filesystem) -> tuple[str, list[str], list[Refusal]]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_MOST = 1_000_000_000  # 31 years, for a timeout: what a timer can wait for is bounded
 _MICROSECONDS = 100_000  # the period of cpu.max (cgroup-v2, "CPU Interface Files")
 
 
@@ -64,8 +65,8 @@ def count(text: str) -> int:
 
 
 def amount(text: str) -> float:
-    """Return a number above zero that may have a fraction; raises ValueError."""
-    if not text.isascii() or not text.replace(".", "", 1).isdigit() or float(text) == 0:
+    """Return a number above zero and below a thousand million that may have a fraction; raises ValueError."""
+    if not text.isascii() or not text.replace(".", "", 1).isdigit() or not 0 < float(text) < _MOST:
         raise ValueError("takes a number above zero")
     return float(text)
 

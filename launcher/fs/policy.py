@@ -23,7 +23,8 @@ PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", HOME)  # noqa: S108 - the card's own,
 # Mount points that are podman's, the kernel's or ours; a root at, above or below these would replace them.
 _RESERVED = ("/proc", "/sys", "/dev", "/run/card", "/run/card-runtime", HOME)
 _RESERVED_EXACT = ("/", "/run", "/etc", "/tmp", "/var", "/var/tmp", "/home", "/etc/hosts", "/etc/resolv.conf")  # noqa: S108
-_TCP_LISTEN, _SO_ACCEPTCON = "01", 0x10000
+# include/linux/net.h: SOCK_DGRAM as /proc/net/unix writes it, and the flag of a socket that listens
+_DATAGRAM, _SO_ACCEPTCON = "0002", 0x10000
 
 
 class Filesystem(Value):
@@ -59,10 +60,10 @@ class _Path(Value):
     text: str
 
 
-def decide(asked: Asked, *, forbidden: tuple[tuple[str, str], ...]) -> tuple[Filesystem, list[Refusal]]:
+def decide(asked: Asked, *, forbidden: tuple[tuple[str, str, bool], ...]) -> tuple[Filesystem, list[Refusal]]:
     """Return the resolved roots and working directory, and every refusal.
 
-    `forbidden` are (path, what it is) pairs that no write root may be or hold: HOME, podman's storage, our own state.
+    `forbidden` are what no write root may be or hold, nor lie below where the third says so: (path, what it is, below).
     """
     roots, refusals = _roots(asked, forbidden)
     refusals += _contradictions(roots) + _listening(roots) + protect.secrets(list(asked.secret), roots)
@@ -74,7 +75,7 @@ def decide(asked: Asked, *, forbidden: tuple[tuple[str, str], ...]) -> tuple[Fil
     return found, [*refusals, *unprotected, *refusal]
 
 
-def _roots(asked: Asked, forbidden: tuple[tuple[str, str], ...]) -> tuple[list[Root], list[Refusal]]:
+def _roots(asked: Asked, forbidden: tuple[tuple[str, str, bool], ...]) -> tuple[list[Root], list[Refusal]]:
     paths = [_Path(flag=FLAG[READ], access=READ, text=text) for text in asked.read]
     paths += [_Path(flag=FLAG[NOEXEC], access=NOEXEC, text=text) for text in asked.noexec]
     paths += [_Path(flag=FLAG[WRITE], access=WRITE, text=text) for text in asked.write]
@@ -96,7 +97,7 @@ def _resolve(one: _Path) -> tuple[Root | None, list[Refusal]]:
     if unprintable(one.text):
         return None, [Refusal("bad-path", f"{shown} holds a control character or is not UTF-8")]
     if not one.text.startswith("/"):
-        return None, [Refusal("relative-path", f"{shown} is relative", f"say {os.path.abspath(one.text or '.')}")]
+        return None, [Refusal("relative-path", f"{shown} is relative", f"say {_absolute(one.text)}")]
     try:
         path = os.path.realpath(one.text, strict=True)
         found = os.stat(path)
@@ -111,14 +112,25 @@ def _resolve(one: _Path) -> tuple[Root | None, list[Refusal]]:
     return Root(access=one.access, path=path, directory=directory, device=found.st_dev, inode=found.st_ino), []
 
 
-def _judge(one: _Path, root: Root, forbidden: tuple[tuple[str, str], ...]) -> list[Refusal]:
+def _absolute(text: str) -> str:
+    try:
+        return os.path.abspath(text or ".")
+    except OSError:
+        return "an absolute path"  # our own directory is gone
+
+
+def _judge(one: _Path, root: Root, forbidden: tuple[tuple[str, str, bool], ...]) -> list[Refusal]:
     shown = f"{one.flag} {one.text!r}"
     if root.path in _RESERVED_EXACT or any(_under(root.path, reserved) for reserved in _RESERVED):
         return [Refusal("path-reserved", f"{shown}: {root.path} is the card's own", "name a directory below it")]
     if one.access != WRITE:
         return []
-    held = [what for path, what in forbidden if _holds(root, path)]
-    return [Refusal("path-too-wide", f"{shown} is or holds {what}", "name the work directory itself") for what in held]
+    held = [what for path, what, _ in forbidden if _holds(root, path)]
+    within = [what for path, what, below in forbidden if below and _within(root, path) and what not in held]
+    return [
+        *(Refusal("path-too-wide", f"{shown} is or holds {what}", "name the work directory itself") for what in held),
+        *(Refusal("path-too-wide", f"{shown} lies in {what}", "name the work directory itself") for what in within),
+    ]
 
 
 def _under(path: str, top: str) -> bool:
@@ -128,6 +140,15 @@ def _under(path: str, top: str) -> bool:
 def _holds(root: Root, path: str) -> bool:
     """Return whether `path` is the root or lies below it, by identity."""
     return (root.device, root.inode) in ancestors(path)
+
+
+def _within(root: Root, path: str) -> bool:
+    """Return whether the root lies below `path`, by identity."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) in ancestors(root.path)
 
 
 def _contradictions(roots: list[Root]) -> list[Refusal]:
@@ -143,7 +164,7 @@ def _contradictions(roots: list[Root]) -> list[Refusal]:
 
 
 def _listening(roots: list[Root]) -> list[Refusal]:
-    """Refuse a root that holds a listening socket of the bench: connecting is checked by no wall before ABI 9."""
+    """Refuse a root that holds a socket of the bench that answers: reaching it is checked by no wall before ABI 9."""
     refusals: list[Refusal] = []
     if not roots:
         return refusals
@@ -151,19 +172,41 @@ def _listening(roots: list[Root]) -> list[Refusal]:
         holders = set(ancestors(path))
         for root in roots:
             if (root.device, root.inode) in holders:
-                text = f"{FLAG[root.access]} {root.path} holds the bench's listening socket {path}"
+                text = f"{FLAG[root.access]} {root.path} holds the bench's socket {path}"
                 refusals.append(Refusal("path-has-socket", text, "stop its owner, or name a narrower path"))
     return refusals
 
 
 def _listening_sockets() -> "Iterator[str]":
-    """Yield the paths of /proc/net/unix (proc_net_unix(5)) that accept connections, abstract ones left out."""
+    """Yield the paths of /proc/net/unix (proc_net_unix(5)) that take what is sent to them, abstract ones left out.
+
+    A datagram socket takes it without listening. A relative path is as its owner gave it, so each process's directory
+    is tried.
+    """
     with open("/proc/net/unix", "rb") as file:
         lines = file.read().decode("utf-8", "surrogateescape").split("\n")[1:]
+    relative: list[str] = []
     for line in lines:
         fields = line.split(None, 7)
-        if len(fields) == 8 and int(fields[3], 16) & _SO_ACCEPTCON and fields[7].startswith("/"):
+        if len(fields) < 8 or not (int(fields[3], 16) & _SO_ACCEPTCON or fields[4] == _DATAGRAM):
+            continue
+        if fields[7].startswith("/"):
             yield fields[7]
+        elif not fields[7].startswith("@"):
+            relative.append(fields[7])
+    for directory in _directories() if relative else ():
+        yield from (f"{directory}/{name}" for name in relative if os.path.lexists(f"{directory}/{name}"))
+
+
+def _directories() -> "set[str]":
+    """Return the working directories of the processes that we may look at."""
+    found: "set[str]" = set()
+    for name in os.listdir("/proc"):
+        try:
+            found.update([os.readlink(f"/proc/{name}/cwd")] if name.isdigit() else [])
+        except OSError:
+            continue
+    return found
 
 
 def _start(roots: list[Root], cwd: str | None) -> tuple[str, list[Refusal]]:
@@ -171,9 +214,9 @@ def _start(roots: list[Root], cwd: str | None) -> tuple[str, list[Refusal]]:
     if cwd is None:
         first = next((root.path for root in roots if root.access == WRITE), HOME)
         return first, []
-    path = os.path.realpath(cwd)
     if not cwd.startswith("/") or unprintable(cwd):
         return HOME, [Refusal("relative-path", f"--cwd {cwd!r} is not an absolute path")]
+    path = os.path.realpath(cwd)
     if any(_under(path, private) for private in PRIVATE) and not os.path.isdir(path):
         return path, []
     holders = set(ancestors(path))

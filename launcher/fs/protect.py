@@ -84,17 +84,17 @@ def _resolve(text: str, writable: list[str]) -> tuple[str, list[Refusal]]:
         path = os.path.realpath(text, strict=True)
     except OSError as error:
         return "", [Refusal("path-missing", f"{shown}: {os.strerror(error.errno or 0)}")]
-    link = _link(text, writable)
-    if link:
+    through = link(text, writable)
+    if through:
         hint = f"protect {path}, and know that the link itself is the worker's to replace"
-        return "", [Refusal("path-linked", f"{shown}: {link} is a symbolic link in a --write root", hint)]
+        return "", [Refusal("path-linked", f"{shown}: {through} is a symbolic link in a --write root", hint)]
     if not any(below(path, root) for root in writable):
         hint = "what is outside every --write is not writable anyway"
         return "", [Refusal("protect-outside", f"{shown} is not below a --write root", hint)]
     return path, []
 
 
-def _link(text: str, writable: list[str]) -> str:
+def link(text: str, writable: list[str]) -> str:
     """Return the first symbolic link on the way to a path that lies in a writable root, or ""."""
     parts = text.strip("/").split("/")
     for count in range(len(parts)):

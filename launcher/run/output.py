@@ -4,6 +4,7 @@ stdout is the worker's alone. The reader is often a coding agent, so a denial sa
 routing round it will not help, and what a person can do about it.
 """
 
+import contextlib
 import sys
 from typing import Any
 
@@ -24,9 +25,10 @@ def refusals(many: tuple[Refusal, ...]) -> None:
 
 
 def say(line: str) -> None:
-    """Print one line on stderr."""
-    sys.stderr.write(_printable(line) + "\n")
-    sys.stderr.flush()
+    """Print one line on stderr; a stderr that is full or gone costs the line and nothing else."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(_printable(line) + "\n")
+        sys.stderr.flush()
 
 
 def _printable(line: str) -> str:

@@ -9,6 +9,8 @@ import os
 import time
 
 from launcher import runtime
+from launcher.fs import protect
+from launcher.fs.paths import WRITE
 from launcher.launch import BRIDGE, Launch
 from launcher.run import command, directory, site, spawn
 from launcher.run.channel import Channel
@@ -28,7 +30,7 @@ def find_podman() -> str:
 def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
     """Run the card and return its exit status; raises Refused when it was not started, with nothing left behind."""
     started = time.monotonic()
-    sink = open_receipt(receipt)
+    sink = open_receipt(receipt, [root.path for root in launch.filesystem.roots if root.access == WRITE])
     program = find_podman()
     if launch.limits.controllers:
         from launcher.run import cgroup  # asks podman, which only a card with such limits pays for
@@ -68,10 +70,11 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         _remove(run)
 
 
-def open_receipt(target: str | None) -> int | None:
+def open_receipt(target: str | None, writable: list[str]) -> int | None:
     """Return a descriptor for the receipt, opened before the worker can put a link in its place.
 
-    `target` is a file, or the number of an open descriptor; raises Refused when it is neither.
+    `target` is a file, or the number of an open descriptor; raises Refused when it is neither, or when it is reached
+    by a link in a `writable` root, which an earlier worker may have left there.
     """
     if target is None:
         return None
@@ -79,10 +82,17 @@ def open_receipt(target: str | None) -> int | None:
         if target.isascii() and target.isdigit():
             os.set_inheritable(int(target), False)
             return int(target)
-        return os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY, 0o600)
+        through = protect.link(os.path.abspath(target), writable)
+        if through:
+            text = f"--json {target!r}: {through} is a symbolic link in a --write root"
+            raise Refused([Refusal("receipt-linked", text, "an earlier worker may have put it there: remove it")])
+        # Not to wait for the reader of a pipe, which may never come.
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK, 0o600)
     except OSError as error:
         text = f"--json {target!r}: {os.strerror(error.errno or 0)}"
         raise Refused([Refusal("receipt-unwritable", text, "name a file that you may write")]) from None
+    os.set_blocking(fd, True)
+    return fd
 
 
 def _environment() -> dict[str, str]:

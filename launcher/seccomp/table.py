@@ -80,7 +80,7 @@ NETLINK_ROUTE = 0
 # include/uapi/linux/sched.h: CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}. NEWTIME's bit is an exit signal in clone(2).
 CLONE_NEW = 0x7E020000
 # include/uapi/asm-generic/ioctls.h
-TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 
 INTERNET = Test(0, (AF_INET, AF_INET6), inside=True, words="family INET or INET6")
 SOCKET_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
@@ -120,8 +120,8 @@ CONDITIONAL = (
         (Test(0, (0,), inside=False, words="any CLONE_NEW flag", mask=CLONE_NEW),),
     ),
     Deny(
-        "ioctl", 16, 29, errno.EPERM, "pushing keys into a terminal runs commands in the shell that reads it",
-        (Test(1, (TIOCSTI, TIOCLINUX), inside=True, words="request TIOCSTI or TIOCLINUX"),),
+        "ioctl", 16, 29, errno.EPERM, "keys pushed into a terminal run in its shell; a line discipline is kernel code",
+        (Test(1, (TIOCSTI, TIOCLINUX, TIOCSETD), inside=True, words="request TIOCSTI, TIOCLINUX or TIOCSETD"),),
     ),
 )  # fmt: skip
 

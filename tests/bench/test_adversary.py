@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import card
+from tests.bench.cards import card, plain
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -60,3 +60,63 @@ def test_what_a_worker_leaves_in_a_checkout_does_not_run_on_the_bench(tree: Path
     assert card("--net=none", words[0], "--git-writable", "--", "sh", "-c", script).out == "end\n"
     assert (tree / "b").exists()
     assert (tree / ".tig").exists()
+
+
+def test_a_planted_link_does_not_take_the_next_receipt(tmp_path: Path) -> None:
+    """A link where the receipt is to be written once had it written over the bench's own file."""
+    (tmp_path / "victim").write_text("keep")
+    (tmp_path / "work/out").mkdir(parents=True)
+    words = ("--net=none", f"--write={tmp_path}/work")
+    assert card(*words, "--", "ln", "-s", f"{tmp_path}/victim", "r.json").status == 0
+    for planted in ("r.json", "out/victim"):
+        done = card(*words, f"--json={tmp_path}/work/{planted}", "--", "echo", "ran")
+        assert (done.status, done.reasons, done.out) == (125, ["receipt-linked"], "")
+        (tmp_path / "work/out").rmdir() if planted == "r.json" else None
+        (tmp_path / "work/out").symlink_to(tmp_path) if planted == "r.json" else None
+    assert (tmp_path / "victim").read_text() == "keep"
+    assert card(*words, "--", "rm", "r.json").status == 0
+    assert card(*words, "--", "echo", "ran", receipt=tmp_path / "work/r.json").receipt["exit_status"] == 0
+
+
+def test_a_receipt_into_a_pipe_without_a_reader_is_refused(tmp_path: Path) -> None:
+    """Opening it once waited for a reader for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    done = card("--net=none", f"--json={tmp_path}/pipe", "--", "true")
+    assert (done.status, done.reasons) == (125, ["receipt-unwritable"])
+
+
+CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-", "full": "2>/dev/full"}
+
+
+@pytest.mark.parametrize("how", CLOSED)
+def test_closed_standard_descriptors(tmp_path: Path, how: str) -> None:
+    """Whatever the caller left closed or full, the worker runs and its status is returned."""
+    script = f"card-run --net none --write {tmp_path} -- sh -c 'echo ran > it; echo out; exit 7' {CLOSED[how]}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, (tmp_path / "it").read_text()) == (7, "ran\n")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ("" if how in {"stdout", "all"} else "out\n")
+
+
+def test_a_umask_that_takes_everything(tmp_path: Path) -> None:
+    """The caller's umask does not lock card-run out of what it makes itself."""
+    script = "umask 0777; exec card-run -q --net none -- echo ran"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+
+
+LDISC = """
+import fcntl, pty, struct
+_, terminal = pty.openpty()
+try:
+    fcntl.ioctl(terminal, 0x5423, struct.pack("i", 0))
+    print("set")
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def test_no_line_discipline_is_chosen() -> None:
+    """TIOCSETD reaches kernel modules by number; setting the ordinary one is denied too, and is not in a container."""
+    assert card("-q", "--net=none", "--", "python3", "-c", LDISC).out == "1\n"
+    assert plain("python3", "-c", LDISC, network="none").out == "set\n"

@@ -126,3 +126,14 @@ def test_what_cannot_be_judged_is_refused(part: str, tmp_path: Path) -> None:
         with pytest.raises(Refused) as caught:
             bundle.check(state, bundles.expected())
         assert [refusal.reason for refusal in caught.value.refusals] == ["bundle-malformed"]
+
+
+@pytest.mark.parametrize("key", ["run.oci.seccomp_bpf_data", "run.oci.hooks.stdout", "org.systemd.property.OnFailure"])
+def test_an_annotation_that_a_runtime_acts_on_is_refused(key: str) -> None:
+    """An image's manifest can carry annotations, and one of crun's replaces the seccomp filter; others are harmless."""
+    config = bundles.config()
+    config.setdefault("annotations", {})["com.example.harmless"] = "1"
+    config["annotations"]["org.systemd.property.KillSignal"] = "15"
+    assert problems(config) == []
+    config["annotations"][key] = "x"
+    assert problems(config) == [f"config.json: the annotation {key} is set"]

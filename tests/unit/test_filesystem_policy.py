@@ -12,7 +12,7 @@ from launcher.fs import policy
 from launcher.fs.policy import Asked, Filesystem
 
 
-def decide(forbidden: tuple[tuple[str, str], ...] = (), **asked: Any) -> tuple[Filesystem, list[str]]:
+def decide(forbidden: tuple[tuple[str, str, bool], ...] = (), **asked: Any) -> tuple[Filesystem, list[str]]:
     """Return what is decided, and the refusals as `reason: text`."""
     found, refusals = policy.decide(Asked(**asked), forbidden=forbidden)
     return found, [f"{refusal.reason}: {refusal.text}" for refusal in refusals]
@@ -78,7 +78,7 @@ def test_too_wide_is_a_question_of_identity(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "work").mkdir(parents=True)
     (tmp_path / "home2").mkdir()
-    forbidden = ((str(home), "your HOME"),)
+    forbidden = ((str(home), "your HOME", False),)
     assert decide(write=(str(home),), forbidden=forbidden)[1][0].startswith("path-too-wide: --write")
     assert decide(write=(str(tmp_path),), forbidden=forbidden)[1][0].startswith("path-too-wide: --write")
     assert decide(write=(str(home / "work"),), forbidden=forbidden)[1] == []
@@ -99,6 +99,46 @@ def test_listening_socket(tmp_path: Path) -> None:
     assert refusals[0].startswith("path-has-socket: --read")
     assert "agent.sock" in refusals[0]
     assert decide(read=(f"{tmp_path}/a",))[1] == []
+
+
+def test_a_socket_that_need_not_listen(tmp_path: Path) -> None:
+    """A datagram socket takes what is sent to it, so a root above one is refused; an unbound stream is no reason."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(f"{tmp_path}/log")
+        assert decide(read=(str(tmp_path),))[1][0].startswith("path-has-socket: --read")
+    assert decide(read=(str(tmp_path),))[1] == []
+
+
+def test_a_socket_bound_by_a_relative_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel keeps the name as it was given; it is looked for where the processes are."""
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("here.sock")
+        server.listen()
+        assert decide(read=(str(tmp_path),))[1][0].startswith("path-has-socket: --read")
+        assert decide(read=(f"{tmp_path}/other",))[1] == []
+
+
+def test_below_what_is_podmans_or_ours(tmp_path: Path) -> None:
+    """A write root inside podman's storage would change other containers; one inside HOME is the usual case."""
+    (tmp_path / "home/storage/overlay").mkdir(parents=True)
+    forbidden = ((f"{tmp_path}/home", "your HOME", False), (f"{tmp_path}/home/storage", "podman's storage", True))
+    refusals = decide(write=(f"{tmp_path}/home/storage/overlay",), forbidden=forbidden)[1]
+    assert [text.split(": ")[0] for text in refusals] == ["path-too-wide"]
+    assert "lies in podman's storage" in refusals[0]
+    assert decide(read=(f"{tmp_path}/home/storage/overlay",), forbidden=forbidden)[1] == []
+
+
+@pytest.mark.parametrize("flag", ["read", "write", "cwd"])
+def test_relative_paths_in_a_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
+    """A caller whose directory was removed gets the refusal that everybody gets, and no traceback."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    asked: dict[str, Any] = {flag: "rel" if flag == "cwd" else ("rel",)}
+    refusals = decide(**asked)[1]
+    assert [text.split(":")[0] for text in refusals] == ["relative-path"]
 
 
 def test_contradiction(tmp_path: Path) -> None:

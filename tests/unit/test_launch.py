@@ -28,7 +28,14 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(launch, "_default_route4", lambda: True)
     monkeypatch.setattr(launch, "_default_route6", lambda: False)
-    for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "CONTAINER_HOST", "CONTAINER_CONNECTION", "TERM"):
+    for name in (
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_CACHE_HOME",
+        "CONTAINER_HOST",
+        "CONTAINER_CONNECTION",
+        "TERM",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -195,3 +202,27 @@ def test_no_command(egress: str) -> None:
     """A card without a command is refused."""
     _, refusals = launch.judge(asked(["--egress", egress, "--resolver", "192.0.2.1", "--"]))
     assert [refusal.reason for refusal in refusals] == ["no-command"]
+
+
+def test_a_policy_file_behind_a_workers_link_is_refused(egress: str, tmp_path: Path) -> None:
+    """A link in a write root is the worker's to replace, wherever it leads now; a link outside is not."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/egress.txt").symlink_to(egress)
+    (tmp_path / "egress.txt").symlink_to(egress)
+    work = ("--write", f"{tmp_path}/work")
+    assert judge("--egress", f"{tmp_path}/work/egress.txt", *work)[1] == ["policy-writable"]
+    assert judge("--egress", f"{tmp_path}/egress.txt", *work)[1] == []
+
+
+def test_a_deadline_that_is_no_number_of_seconds_is_refused(egress: str) -> None:
+    """NaN compares with nothing, and would be no deadline at all."""
+    assert judge("--egress", egress, "--resolve-timeout", "nan")[1] == ["bad-timeout"]
+
+
+def test_what_runs_on_the_bench_is_not_a_workspace(egress: str, tmp_path: Path) -> None:
+    """The configuration and state of podman and card-run are no write roots, nor anything in them."""
+    for name in (".config/containers/containers.conf.d", ".config/card-run", ".local/share/containers/storage"):
+        (tmp_path / "home" / name).mkdir(parents=True)
+        assert judge("--egress", egress, "--write", f"{tmp_path}/home/{name}")[1] == ["path-too-wide"]
+    (tmp_path / "home/work").mkdir()
+    assert judge("--egress", egress, "--write", f"{tmp_path}/home/work")[1] == []

@@ -49,3 +49,9 @@ def test_no_limit_is_none() -> None:
     """Without flags nothing is told and nothing expected."""
     bounds, _ = limits.decide(dict.fromkeys(limits.NAMES))
     assert (bounds.podman(), bounds.expected(), bounds.controllers) == ([], {}, ())
+
+
+def test_a_timeout_that_no_timer_can_wait_for_is_refused() -> None:
+    """A thread's timer overflows far above it, and a limit that is silently none is worse than a refusal."""
+    assert [one.reason for one in limits.decide({"timeout": "99999999999999"})[1]] == ["bad-limit"]
+    assert limits.decide({"timeout": "99999999"})[1] == []
