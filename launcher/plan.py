@@ -107,7 +107,11 @@ def _pins(
             continue
         good: list[str] = []
         for text in answer.addresses:
-            address = addresses.unwrap(text)
+            try:
+                address = addresses.unwrap(text)
+            except ValueError as error:
+                refusals.append(Refusal("address-denied", f"{name} answers no address: {error}", answer.source))
+                continue
             why = addresses.why_denied(address, documentation=bench.documentation_ranges, ranges=ranges)
             if why:
                 said = f"{name} answers {text}" + (f", which is {address}" if str(address) != text else "")

@@ -58,7 +58,9 @@ _COMPATIBLE = ip_network("::/96")
 
 
 def unwrap(text: str) -> IPv4Address | IPv6Address:
-    """Return the address that traffic to `text` ends at; raises ValueError when it is no address."""
+    """Return the address that traffic to `text` ends at; raises ValueError when it is no address, or has a zone."""
+    if "%" in text:
+        raise ValueError(f"{text!r} has a zone, which is the bench's own")
     address = ip_address(text)
     if isinstance(address, IPv4Address):
         return address

@@ -71,6 +71,10 @@ class RunDirectory:
             os.close(self._lock)
             self._lock = -1
 
+    def forget(self) -> None:
+        """Take the lock's descriptor for closed, as it is in a process that closed everything."""
+        self._lock = -1
+
     def remove(self) -> list[str]:
         """Remove the directory and all in it; returns what could not be removed (a pin still mounted, say)."""
         self.release()

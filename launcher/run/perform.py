@@ -42,15 +42,20 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
 
         launch = bridge.with_dns(launch, program) if launch.wants_dns else launch
     spawn.hold_signals()
+    held = None
     run = directory.create(launch.run)
     try:
         for name in ("hosts", "resolv.conf"):
             run.write(name, b"")
         argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
         channel = Channel()
-        child = spawn.podman(argv, channel_fd=channel.theirs, environment=_environment())
+        environment = _environment()
+        child = spawn.podman(argv, channel_fd=channel.theirs, environment=environment)
         spawned = time.monotonic()
         channel.spawned()
+        from launcher.run import leash
+
+        held = leash.hold(child, run, environment)
         # From here on podman is busy with its own start-up: what is slow to import comes now.
         from launcher.run.process import Podman
         from launcher.run.session import Session
@@ -68,6 +73,8 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         return session.carry_through(quiet=quiet, receipt=sink)
     finally:
         _remove(run)
+        if held is not None:
+            held.let_go()
 
 
 def open_receipt(target: str | None, writable: list[str]) -> int | None:

@@ -19,6 +19,9 @@ from oci import strictjson
 from oci.refusal import Refusal, Refused
 
 _SWEEP_SECONDS = 30
+_SWEEPS = 3  # without its conmon a container is only ended by the first and removed by the next
+# From here on a status may be podman's own (podman-run(1) "Exit Status") or a signal's, and a container may be left.
+_PODMANS_OWN = 125
 # What timeout(1) returns.
 EXIT_TIMEOUT = 124
 
@@ -63,7 +66,7 @@ class Session:
         measured = measured.replace(
             ledger=self._ledger(), exit_status=status, times_ms=self._times, signalled=self._podman.signalled
         )
-        if self._podman.signalled or measured.ledger is None:
+        if self._podman.signalled or measured.ledger is None or status >= _PODMANS_OWN:
             self._sweep()
             measured = measured.replace(ledger=self._ledger())
         self._account(plan, measured, quiet=quiet, receipt=receipt)
@@ -184,7 +187,10 @@ class Session:
         words = [self._podman.program, "--remote=false", "rm", "--force", "--ignore", "--time=2", cid]
         import subprocess  # the way out of a run that went wrong
 
-        subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SWEEP_SECONDS, check=False)
+        for _ in range(_SWEEPS):
+            done = subprocess.run(words, capture_output=True, timeout=_SWEEP_SECONDS, check=False)
+            if done.returncode == 0:
+                return
 
     def _account(self, plan: Plan, measured: Measured, *, quiet: bool, receipt: int | None) -> None:
         if receipt is not None:

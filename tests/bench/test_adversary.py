@@ -1,12 +1,15 @@
 """What a worker that knows this code leaves behind for the next card, and for the bench; each with its control."""
 
 import os
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import card, plain
+from tests.bench.cards import card, plain, remains
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -120,3 +123,48 @@ def test_no_line_discipline_is_chosen() -> None:
     """TIOCSETD reaches kernel modules by number; setting the ordinary one is denied too, and is not in a container."""
     assert card("-q", "--net=none", "--", "python3", "-c", LDISC).out == "1\n"
     assert plain("python3", "-c", LDISC, network="none").out == "set\n"
+
+
+def _started(tmp_path: Path, script: str) -> "subprocess.Popen[bytes]":
+    """Start a card and return once its worker runs."""
+    words = ["card-run", "-q", "--run=watched", f"--write={tmp_path}", "--", "sh", "-c", f"touch running; {script}"]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    _until((tmp_path / "running").exists)
+    return process
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)  # of another process, which gives no sign
+
+
+@pytest.mark.parametrize("whom", ["alone", "group"])
+def test_a_killed_launcher_ends_its_card(tmp_path: Path, whom: str) -> None:
+    """SIGKILL of card-run, or of all its process group, ends a worker that ignores every signal; nothing is left."""
+    before = remains()
+    process = _started(tmp_path, "trap '' TERM HUP INT; sleep 60")
+    if whom == "group":
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    assert process.wait(30) == -signal.SIGKILL
+    _until(lambda: remains() == before)
+
+
+def test_a_killed_conmon_leaves_no_container(tmp_path: Path) -> None:
+    """Podman's monitor killed: the worker ends, and the container that podman could not remove is removed."""
+    process = _started(tmp_path, "sleep 60")
+    conmon = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and _is_conmon(entry)]
+    for pid in conmon:
+        os.kill(int(pid), signal.SIGKILL)
+    assert conmon
+    assert process.wait(60) != 0
+
+
+def _is_conmon(entry: Path) -> bool:
+    try:
+        return (entry / "comm").read_text().strip() == "conmon"
+    except OSError:
+        return False

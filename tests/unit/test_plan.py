@@ -135,3 +135,10 @@ def test_scale(one: Launch) -> None:
     whole = complete(one.replace(names=names), answers)
     facts = audit.audit(whole.table, whole.egress)
     assert (facts.names, facts.allow) == (1000, 5000)
+
+
+@pytest.mark.parametrize("text", ["garbage", "20.0.0.1%x", "2606:4700::1%eth0", ""])
+def test_an_answer_that_is_no_address_is_refused(one: Launch, text: str) -> None:
+    """A hosts file can hold anything: it is a refusal and no traceback, a zone of the bench's included."""
+    answers = good() | {"github.com": Answer(addresses=(text,), source="/etc/hosts")}
+    assert reasons(one, answers) == ["address-denied"]
