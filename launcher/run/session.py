@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from launcher import bench, pins
+from launcher.fs import aftermath
 from launcher.launch import BRIDGE, Launch
 from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
 from launcher.run import command, output
@@ -195,6 +196,8 @@ class Session:
     def _account(self, plan: Plan, measured: Measured, *, quiet: bool, receipt: int | None) -> None:
         if receipt is not None:
             _write_receipt(receipt, build(plan, measured))
+        for line in aftermath.look(plan.launch.filesystem):
+            output.say(f"NOTE {line}")
         if measured.ledger is None:
             output.say("NOTE the ledger could not be read: what was denied is not known")
         elif not quiet:

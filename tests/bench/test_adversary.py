@@ -168,3 +168,40 @@ def _is_conmon(entry: Path) -> bool:
         return (entry / "comm").read_text().strip() == "conmon"
     except OSError:
         return False
+
+
+EVIL = """
+mkdir -p e/objects e/refs && echo "ref: refs/heads/main" > e/HEAD
+printf '[core]\\n\\tbare = false\\n\\tfsmonitor = "touch %s; false"\\n' "$1" > e/config
+echo ../e > .git/commondir
+"""
+
+
+def test_a_planted_commondir_is_taken_away(tree: Path) -> None:
+    """A worker that sends git to a config of its own has code run on the bench by `git status`; not after card-run."""
+    run_by_git = tree.parent / "run-by-git"
+    words = ("--net=none", f"--write={tree}", "--", "sh", "-c")
+    done = card("-q", *words, EVIL, "sh", str(run_by_git))
+    assert done.status == 0, done.err
+    assert f"NOTE {tree}/.git/commondir was made by the worker" in done.err
+    git("status", cwd=tree)
+    assert not run_by_git.exists()
+    # The control: the same, left there by a card that was told to leave git alone.
+    assert card("-q", words[0], words[1], "--git-writable", *words[2:], EVIL, "sh", str(run_by_git)).status == 0
+    subprocess.run(["git", "status"], cwd=tree, capture_output=True, check=False)
+    assert run_by_git.exists()
+
+
+def test_a_config_replaced_meanwhile_is_told(tree: Path) -> None:
+    """Git on the bench replaces the config by rename, and the mount on the old one goes: the person is told."""
+    script = "touch begun; until [ -e go ]; do sleep .05; done; echo '# evil' >> .git/config && echo written"
+    words = ["card-run", "-q", "--net=none", f"--write={tree}", "--", "sh", "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        _until((tree / "begun").exists)
+        git("config", "a.b", "c", cwd=tree)
+        (tree / "go").touch()
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, b"written\n")
+    assert f"NOTE {tree}/.git/config was replaced on the bench".encode() in err
+    (tree / "go").touch()
+    assert "NOTE" not in card(*words[1:4], "--", "true").err
