@@ -25,9 +25,12 @@ def refusals(many: tuple[Refusal, ...]) -> None:
 
 
 def say(line: str) -> None:
-    """Print one line on stderr; a stderr that is full or gone costs the line and nothing else."""
+    """Print one line on stderr; a stderr that is full or gone costs the line and nothing else.
+
+    podman may have made the terminal raw already (termios(3)): there a line needs a return of its own.
+    """
     with contextlib.suppress(OSError):
-        sys.stderr.write(_printable(line) + "\n")
+        sys.stderr.write(_printable(line) + ("\r\n" if sys.stderr.isatty() else "\n"))
         sys.stderr.flush()
 
 

@@ -61,11 +61,11 @@ class Podman:
         self.expired = True
         os.kill(self.pid, _signal.SIGTERM)
         if not self._ended.wait(_GRACE_SECONDS):
-            self.kill()
+            self.kill("KILL")
 
-    def kill(self) -> None:
-        """End the container, whatever the worker does about signals."""
-        words = [self.program, "--remote=false", "kill", "--signal=KILL", self._container]
+    def kill(self, name: str) -> None:
+        """Send the container's first process a signal past podman's own client (podman-kill(1))."""
+        words = [self.program, "--remote=false", "kill", f"--signal={name}", self._container]
         pid = os.posix_spawn(self.program, words, os.environ, setsigmask=())
         os.waitpid(pid, 0)
 
@@ -86,7 +86,10 @@ class Podman:
         while True:
             info = _signal.sigwaitinfo(FORWARDED)
             self.signalled = True
-            if info.si_code != _SI_KERNEL:
+            if info.si_signo == _signal.SIGHUP:
+                # The terminal is gone. podman does not pass signals on to a card that has one of its own.
+                self.kill("HUP")
+            elif info.si_code != _SI_KERNEL:
                 os.kill(self.pid, info.si_signo)
 
 

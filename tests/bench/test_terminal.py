@@ -122,7 +122,6 @@ def test_a_shell(shell: Terminal) -> None:
     assert shell.ended() == 7
 
 
-@pytest.mark.xfail(reason="podman has the terminal raw already: card-run's lines need a return of their own")
 def test_what_card_run_says_comes_first_and_in_lines(shell: Terminal) -> None:
     """The one line about the walls stands above the first prompt, from the left edge."""
     lines = shell.shown.split("\r\n")
@@ -202,7 +201,6 @@ def test_keys_cannot_be_pushed_into_the_terminal(shell: Terminal) -> None:
     assert "[Errno 1] Operation not permitted" in shell.ask(f'python3 -c "{push}"')
 
 
-@pytest.mark.xfail(reason="card-run takes a hang-up from the kernel for one that podman got as well")
 def test_a_terminal_that_goes_away_takes_the_card_with_it() -> None:
     """When the window is closed the worker gets SIGHUP, as from any terminal, and the card ends."""
     with terminal("--", "sh", "-c", "echo started; exec cat") as opened:
