@@ -15,7 +15,7 @@ NON_CLAIMS = (
     "metadata of a path (stat, chmod, xattr) is not checked by Landlock: mounts and ownership are the wall there",
     "EXECUTE without noexec is hygiene: a loader, an interpreter or a memfd can run what can be read",
     "names of the card's own directories can be listed",
-    "what a worker leaves in a writable directory acts when it is used there: a Makefile, or a git directory of its own",
+    "what a worker leaves in a writable directory acts when it is used there: a Makefile, a git directory of its own",
     "a git directory of the worker's own, which git enters by itself: nested, bare, or a submodule of the index",
     "traffic on the card's own loopback is not judged",
     "DNS to the card's resolver carries the listed names only, but their timing and order are the worker's to choose",
