@@ -50,7 +50,10 @@ def closed(root: str, *, make: bool) -> Closed:
         refusals.append(_refusal(dot, "is a symbolic link"))
     elif os.path.isfile(dot):
         paths.append(dot)
-    for top in filter(_is_git_directory, (root, dot)):
+    tops = [root] if _is_git_directory(root) else []
+    # A `.git` that git would not take yet counts too: the worker could add what it lacks.
+    tops += [dot] if os.path.isdir(dot) and not os.path.islink(dot) else []
+    for top in tops:
         found = _checkout(root, top, make=make)
         paths += found.paths
         refusals += found.refusals
@@ -63,7 +66,7 @@ def _refusal(path: str, why: str) -> Refusal:
 
 def _is_git_directory(path: str) -> bool:
     """Return whether git would take this for a repository (gitrepository-layout(5))."""
-    return not os.path.islink(path) and all(os.path.lexists(f"{path}/{name}") for name in ("HEAD", "objects", "refs"))
+    return all(os.path.lexists(f"{path}/{name}") for name in ("HEAD", "objects", "refs"))
 
 
 def _checkout(root: str, top: str, *, make: bool) -> Closed:

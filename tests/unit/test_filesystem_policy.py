@@ -343,3 +343,10 @@ def test_a_read_root_inside_a_write_root_is_held(tmp_path: Path) -> None:
     (tmp_path / "work/a/b/ro").mkdir(parents=True)
     found, _ = decide(write=(f"{tmp_path}/work",), read=(f"{tmp_path}/work/a/b/ro",))
     assert found.held == (f"{tmp_path}/work/a", f"{tmp_path}/work/a/b")
+
+
+def test_a_git_directory_that_lacks_its_head_is_closed(tmp_path: Path) -> None:
+    """The worker could add what is missing for git to take it."""
+    (tmp_path / "tree/.git/hooks").mkdir(parents=True)
+    found, refusals = decide(write=(f"{tmp_path}/tree",))
+    assert (found.closed, refusals) == ((f"{tmp_path}/tree/.git/config", f"{tmp_path}/tree/.git/hooks"), [])
