@@ -4,6 +4,7 @@ Until the worker is released, what podman says is held back: on a refusal it bec
 every byte passes at once and untouched.
 """
 
+import contextlib
 import os
 import threading
 
@@ -89,8 +90,9 @@ class Podman:
             if info.si_signo == _signal.SIGHUP:
                 # The terminal is gone. podman does not pass signals on to a card that has one of its own.
                 self.kill("HUP")
-            elif info.si_code != _SI_KERNEL:
-                os.kill(self.pid, info.si_signo)
+            elif info.si_code != _SI_KERNEL and not self._ended.is_set():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, info.si_signo)
 
 
 def _write_all(fd: int, data: bytes) -> None:
