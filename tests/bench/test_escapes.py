@@ -125,6 +125,10 @@ DENIED_CALLS = {
     **dict.fromkeys(("memory_of_the_first_process", "root_of_the_first_process"), "EACCES"),
     "closed_descriptor": "ENOENT",
 }
+BWRAP_SAYS = (
+    "bwrap: No permissions to create a new namespace, likely because the kernel does not allow non-privileged user"
+    " namespaces. See <https://deb.li/bubblewrap> or <file:///usr/share/doc/bubblewrap/README.Debian.gz>."
+)
 DENIED_TOOLS = {
     "unshare -r true": {"unshare: unshare failed: Operation not permitted"},
     "unshare -rm true": {"unshare: unshare failed: Operation not permitted"},
@@ -135,8 +139,7 @@ DENIED_TOOLS = {
     },
     "bwrap --ro-bind / / true": {
         "bwrap: Creating new namespace failed: Operation not permitted",
-        "bwrap: No permissions to create a new namespace, likely because the kernel does not allow non-privileged user "
-        + "namespaces. See <https://deb.li/bubblewrap> or <file:///usr/share/doc/bubblewrap/README.Debian.gz>.",
+        BWRAP_SAYS,
     },
     "chroot / true": {"chroot: cannot change root directory to '/': Operation not permitted"},
 }
