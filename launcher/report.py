@@ -84,7 +84,12 @@ def as_text(whole: Plan) -> str:
         ("seccomp", seccomp_text.text()),
         ("notes", "\n".join(whole.launch.notes)),
     ]
-    return "".join(f"# {title}\n{body.rstrip()}\n\n" for title, body in parts if body.strip())
+    return "".join(f"# {title}\n{_lines(body)}\n\n" for title, body in parts if body.strip())
+
+
+def _lines(body: str) -> str:
+    """Return a part's lines without what could drive a terminal: paths and names come from elsewhere."""
+    return "\n".join(output.printable(line) for line in body.rstrip().split("\n"))
 
 
 def landlock_text(whole: Plan) -> str:

@@ -30,11 +30,11 @@ def say(line: str) -> None:
     podman may have made the terminal raw already (termios(3)): there a line needs a return of its own.
     """
     with contextlib.suppress(OSError):
-        sys.stderr.write(_printable(line) + ("\r\n" if sys.stderr.isatty() else "\n"))
+        sys.stderr.write(printable(line) + ("\r\n" if sys.stderr.isatty() else "\n"))
         sys.stderr.flush()
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
     """Return the line without control characters: a path or a name must not drive the terminal."""
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in line)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hooks import audit
-from launcher import launch, plan
+from launcher import launch, plan, report
 from launcher.bench import Bench
 from launcher.egress.answers import Answer
 from launcher.launch import Launch
@@ -142,3 +142,8 @@ def test_an_answer_that_is_no_address_is_refused(one: Launch, text: str) -> None
     """A hosts file can hold anything: it is a refusal and no traceback, a zone of the bench's included."""
     answers = good() | {"github.com": Answer(addresses=(text,), source="/etc/hosts")}
     assert reasons(one, answers) == ["address-denied"]
+
+
+def test_a_plan_cannot_drive_the_terminal() -> None:
+    """What is printed of a plan shows controls of a path escaped, C1 too, and its lines as lines."""
+    assert report._lines("write '/w\x9b2J'\nread '/r\x1b[m'\n") == "write '/w\\x9b2J'\nread '/r\\x1b[m'"
