@@ -43,7 +43,7 @@ TOOLS = Kind(
     (
         *image.PACKAGES,
         *("python3-venv", "python3-pip", "python3-setuptools", "python3-wheel", "python3-pytest-xdist"),
-        *("gcc", "libc6-dev", "make", "nodejs", "npm", "bubblewrap"),
+        *("gcc", "libc6-dev", "make", "musl-tools", "nodejs", "npm", "bubblewrap"),
     ),
     for_root=False,  # a gigabyte for each
 )
