@@ -42,7 +42,7 @@ git worktree add -q ../tree main~1; cat ../tree/one; git -C ../tree status --sho
 git gc -q --prune=now; git fsck --strict 2>&1; git clone -q . ../copy; git -C ../copy log --format=%s
 """
 CLONE = """
-git clone -q https://github.com/octo/hello; cd hello; git pull -q --rebase; git log --format=%an | sort -u | wc -l
+git clone -q https://github.com/octo/hello; cd hello; git pull -q --rebase; git log --format=%an v1 | sort -u | wc -l
 """
 MOVE = """
 mkdir -p a/deep b; echo x > a/deep/f; before=$(stat -c %i a/deep/f); mv a/deep/f b/g; ln b/g a/h; mv a/deep b/
