@@ -19,6 +19,8 @@ else:
 # siginfo_t si_code of a signal that the terminal sent to the whole process group: podman has it already.
 _SI_KERNEL = 0x80
 _GRACE_SECONDS = 10
+# From podman's start to the worker's release, with names resolved and, on a bridge, podman asked twice.
+START_SECONDS = 120
 
 
 class Podman:
@@ -30,6 +32,7 @@ class Podman:
         self.program = child.program
         self.signalled = False
         self.expired = False
+        self.gave_up = False
         self._container = container
         self._ended = threading.Event()
         self._status: int | None = None
@@ -39,6 +42,7 @@ class Podman:
         self._relay = threading.Thread(target=self._copy, args=(child.stderr,), daemon=True)
         self._relay.start()
         threading.Thread(target=self._forward, daemon=True).start()
+        self._give_up_after(START_SECONDS)
 
     def release(self) -> None:
         """Let podman's stderr through from now on: it is the worker's."""
@@ -46,6 +50,18 @@ class Podman:
             self._relay_now = True
             _write_all(2, bytes(self._said))
             self._said.clear()
+
+    def _give_up_after(self, seconds: float) -> None:
+        """Kill podman if the worker is not released by then: an odd image can hang podman for ever."""
+        timer = threading.Timer(seconds, self._give_up)
+        timer.daemon = True
+        timer.start()
+
+    def _give_up(self) -> None:
+        with self._lock:
+            if not self._relay_now and not self._ended.is_set():
+                self.gave_up = True
+                os.kill(self.pid, _signal.SIGKILL)
 
     def wait(self) -> int:
         """Wait for podman's end; return its exit status, 128 + N for a signal. May be asked again."""
@@ -93,6 +109,7 @@ class Podman:
             elif info.si_code != _SI_KERNEL and not self._ended.is_set():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, info.si_signo)
+            self._give_up_after(_GRACE_SECONDS)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -160,6 +160,9 @@ class Session:
     def _never_started(self) -> Refused:
         """Return why podman never got to stage 2: the hook's reasons, else podman's own words."""
         status = self._podman.wait()
+        if self._podman.gave_up:
+            text = "podman did not start the card in time, and was ended"
+            return Refused([Refusal("start-timeout", text, "an image with odd files in /etc can hang podman")])
         hook = self._hook()
         if hook.get("refusals"):
             return Refused([Refusal(one["reason"], one["text"], one["hint"]) for one in hook["refusals"]])

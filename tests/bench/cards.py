@@ -95,6 +95,7 @@ def _command(entry: Path) -> str:
 
 def _ours(command: str) -> bool:
     words = (
+        "podman --remote=false",
         "conmon",
         "pasta ",
         "slirp4netns",

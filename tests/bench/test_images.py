@@ -3,6 +3,7 @@
 The images are built here from scratch, without a network. What of an image would run by itself says `hostile`.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -263,3 +264,27 @@ def test_stopsignal_of_an_image_is_not_the_workers(folder: Path) -> None:
         worker.send_signal(signal.SIGTERM)
         assert worker.stdout.readline() == "asked\n"
         assert worker.wait(timeout=20) == 7
+
+
+def opening_a_pipe() -> bool:
+    """Return whether some thread waits for the other end of a pipe that it opens (fifo(7))."""
+    for path in Path("/proc").glob("[0-9]*/task/[0-9]*/wchan"):
+        with contextlib.suppress(OSError):
+            if path.read_text() == "wait_for_partner":
+                return True
+    return False
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_an_image_that_hangs_podman_can_be_ended(folder: Path) -> None:
+    """A pipe for /etc/passwd hangs podman itself, deaf to TERM: card-run ends it, and the worker never ran."""
+    name = built(folder, SHELL + 'RUN ["/bin/sh", "-c", "mkdir -p /etc; rm -f /etc/passwd; mkfifo /etc/passwd"]\n')
+    words = ["card-run", "--run", "hung", "--image", name, "--", "echo", "ran"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as hung:
+        while not opening_a_pipe():
+            assert hung.poll() is None
+        hung.send_signal(signal.SIGTERM)
+        out, err = hung.communicate(timeout=60)
+    assert (hung.returncode, out) == (125, "")
+    assert "reason=start-timeout" in err
