@@ -7,18 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from hooks import ruleset
-from hooks.egress import UID, VETH, Egress, Selector
+from hooks.egress import NETDEV, UID, VETH, Egress, Selector
 from launcher import bench, bench_tables, launch, pins, plan
 from launcher.egress import own
 from launcher.request import Request
 from launcher.run import output
 from oci.refusal import Refusal, Refused
 
-app = typer.Typer(help="Tables on the bench's own side, for a uid or a routed veth (root).", no_args_is_help=True)
+app = typer.Typer(help="Tables on the bench's own side, for a uid or a veth (root).", no_args_is_help=True)
 
 Run = Annotated[str, typer.Option("--run", help="run id, the name of its table")]
 Uid = Annotated[int | None, typer.Option("--uid", help="judge what this user sends")]
-Veth = Annotated[str | None, typer.Option("--veth", help="judge what comes in by this veth")]
+Veth = Annotated[str | None, typer.Option("--veth", help="judge what comes in by this routed veth")]
+Netdev = Annotated[str | None, typer.Option("--netdev", help="judge what comes in by this veth, which a bridge has")]
 Dns = Annotated[str | None, typer.Option("--dns", help="the DNS server it may ask; without it, DNS is closed")]
 Hosts = Annotated[list[str] | None, typer.Option("--allow-host", help="a host from the policy file")]
 Model = Annotated[str | None, typer.Option("--model-host", help="the model host, from the policy file")]
@@ -31,6 +32,7 @@ def _value(  # noqa: PLR0913 - the options of two verbs
     run: str,
     uid: int | None,
     veth: str | None,
+    netdev: str | None,
     dns: str | None,
     allow_host: list[str] | None,
     model_host: str | None,
@@ -48,20 +50,22 @@ def _value(  # noqa: PLR0913 - the options of two verbs
     )
     judged, refusals = launch.judge(request)
     settings, wrong = bench.read()
-    refusals += wrong + _one_selector(uid, veth)
+    given = {UID: None if uid is None else str(uid), VETH: veth, NETDEV: netdev}
+    selectors = [(kind, value) for kind, value in given.items() if value is not None]
+    refusals += wrong + _one_selector(selectors)
     if refusals:
         raise Refused(refusals)
-    selector = Selector(UID, str(uid)) if uid is not None else Selector(VETH, veth or "")
+    selector = Selector(*selectors[0])
     judged = judged.replace(dns=dns)
     answers = pins.ask(judged, pins.resolver(judged))
     return plan.wall(judged, bench=settings, answers=answers, own=own.addresses(), selector=selector)
 
 
-def _one_selector(uid: int | None, veth: str | None) -> list[Refusal]:
-    if (uid is None) == (veth is None):
-        text = "a table on the bench needs exactly one of --uid and --veth: without one it would wall in the bench"
-        return [Refusal("no-selector", text)]
-    return []
+def _one_selector(selectors: list[tuple[str, str]]) -> list[Refusal]:
+    if len(selectors) == 1:
+        return []
+    text = "a table on the bench needs one of --uid, --veth and --netdev: without one it would wall in the bench"
+    return [Refusal("no-selector", text)]
 
 
 @app.command("plan")
@@ -70,6 +74,7 @@ def show(  # noqa: PLR0913 - one parameter an option
     run: Run,
     uid: Uid = None,
     veth: Veth = None,
+    netdev: Netdev = None,
     dns: Dns = None,
     allow_host: Hosts = None,
     model_host: Model = None,
@@ -86,6 +91,7 @@ def apply(  # noqa: PLR0913 - one parameter an option
     run: Run,
     uid: Uid = None,
     veth: Veth = None,
+    netdev: Netdev = None,
     dns: Dns = None,
     allow_host: Hosts = None,
     model_host: Model = None,

@@ -1,13 +1,14 @@
 """The bench's root: `card-run` refuses to run as it, and `card egress` walls in a uid on the bench's own side."""
 
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.bench import inside
-from tests.bench.cards import Attempt, Run, card, run
+from tests.bench.cards import IMAGE, Attempt, Run, card, run
 
 UID = 1000
 ATTEMPTS: list[Attempt] = [
@@ -118,3 +119,37 @@ def test_plan_is_what_apply_loads() -> None:
     rules = [line for line in done.out.splitlines() if line.strip().endswith(("accept", "drop"))]
     assert rules
     assert all(f"meta skuid {UID}" in line for line in rules)
+
+
+@pytest.fixture
+def bridged() -> Iterator[str]:
+    """Run a plain rootful container on podman's bridge; return its id."""
+    words = ["podman", "run", "--detach", "--rm", "--pull=never", "--network=podman", IMAGE, "sleep", "600"]
+    container = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    yield container
+    subprocess.run(["podman", "rm", "--force", "--time=0", container], check=True, capture_output=True)
+
+
+def tried_in(container: str) -> list[str]:
+    """Return what each IPv4 attempt comes to in a container: `podman exec`, past every hook."""
+    attempts = [attempt for attempt in ATTEMPTS if ":" not in attempt[1]]
+    words = ["podman", "exec", container, "python3", "-c", inside.PROGRAM, json.dumps(attempts)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    return [result for result, _ in json.loads(done.stdout)]
+
+
+def test_a_rootful_containers_veth_is_walled_in(bridged: str) -> None:
+    """Netdev ingress on the bench's end of a bridged veth: the pin is open, all else is stopped, and not without it."""
+    assert tried_in(bridged) == ["ok", "ok", "ok", "ok", "reply"]
+    words = ["podman", "exec", bridged, "cat", "/sys/class/net/eth0/iflink"]
+    index = int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    applied = egress("apply", "--run", "br1", "--netdev", socket.if_indextoname(index))
+    assert applied.status == 0, applied.err
+    try:
+        opened, *closed = tried_in(bridged)
+        assert opened == "ok"
+        assert not {"ok", "reply"} & set(closed)
+        assert egress("audit", "br1").status == 0
+    finally:
+        assert egress("remove", "br1").status == 0
+    assert tried_in(bridged) == ["ok", "ok", "ok", "ok", "reply"]
