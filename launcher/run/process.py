@@ -4,7 +4,6 @@ Until the worker is released, what podman says is held back: on a refusal it bec
 every byte passes at once and untouched.
 """
 
-import contextlib
 import os
 import threading
 
@@ -35,6 +34,7 @@ class Podman:
         self.gave_up = False
         self._container = container
         self._ended = threading.Event()
+        self._reaping = threading.Lock()
         self._status: int | None = None
         self._said = bytearray()
         self._relay_now = False
@@ -61,22 +61,30 @@ class Podman:
         with self._lock:
             if not self._relay_now and not self._ended.is_set():
                 self.gave_up = True
-                os.kill(self.pid, _signal.SIGKILL)
+                self._signal(_signal.SIGKILL)
 
     def wait(self) -> int:
         """Wait for podman's end; return its exit status, 128 + N for a signal. May be asked again."""
         if self._status is None:
-            _, status = os.waitpid(self.pid, 0)
-            self._ended.set()
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            with self._reaping:
+                self._ended.set()
+                _, status = os.waitpid(self.pid, 0)
             self._relay.join()
             code = os.waitstatus_to_exitcode(status)
             self._status = code if code >= 0 else 128 - code
         return self._status
 
+    def _signal(self, number: int) -> None:
+        """Send podman a signal, unless it was reaped: its number may be another process's by then."""
+        with self._reaping:
+            if not self._ended.is_set():
+                os.kill(self.pid, number)
+
     def expire(self) -> None:
         """Ask the worker to end (SIGTERM, which podman passes on), and end its container if that does not help."""
         self.expired = True
-        os.kill(self.pid, _signal.SIGTERM)
+        self._signal(_signal.SIGTERM)
         if not self._ended.wait(_GRACE_SECONDS):
             self.kill("KILL")
 
@@ -106,9 +114,8 @@ class Podman:
             if info.si_signo == _signal.SIGHUP:
                 # The terminal is gone. podman does not pass signals on to a card that has one of its own.
                 self.kill("HUP")
-            elif info.si_code != _SI_KERNEL and not self._ended.is_set():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.pid, info.si_signo)
+            elif info.si_code != _SI_KERNEL:
+                self._signal(info.si_signo)
             self._give_up_after(_GRACE_SECONDS)
 
 
