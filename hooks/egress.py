@@ -108,6 +108,10 @@ class Egress:
         """Whether the card sends any IPv6 packet off its loopback, so that neighbour discovery has to work."""
         return any(":" in address for address in self.addresses) or ":" in (self.dns or "")
 
+    def names_of(self, address: str) -> str:
+        """Return every name that has the address, in order, with spaces between; "" for an address of none."""
+        return " ".join(name for name, pins in self.pins.items() if address in pins)
+
     def to_json(self) -> "dict[str, object]":
         """Return the value as the plan's `egress` object."""
         return {

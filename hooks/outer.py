@@ -30,8 +30,7 @@ def run(path: str, index: str) -> int:
         facts = _build(directory, index)
         result: dict[str, object] = {"status": "ok", "facts": facts}
     except Refused as error:
-        told = [{"reason": one.reason, "text": one.text, "hint": one.hint} for one in error.refusals]
-        result = {"status": "refused", "refusals": told}
+        result = {"status": "refused", "refusals": [refusal.to_json() for refusal in error.refusals]}
     rundir.write(directory, RESULT, strictjson.dump(result).encode())
     return 0 if result["status"] == "ok" else 1
 

@@ -1,7 +1,7 @@
-"""The plan as the prestart hook reads it: the egress value, and the digests that tie it to this very start.
+"""The plan as the prestart hook reads it: the egress value, and what ties it to this very start.
 
-The rule: the plan must be the one this container was started with. The launch digest in the annotation covers what
-decided podman's arguments, so a plan that was swapped for another run's, or edited, is refused.
+The rule: the plan must be the one this container was started with. The launch token in the annotation is drawn for each
+start and repeated by its plan, so another start's plan is refused; what podman was told is `hooks.bundle`'s to judge.
 """
 
 from hooks import egress
@@ -73,7 +73,7 @@ def _match(state: State, *, run: str, launch: str, wall: Egress) -> None:
         text
         for text, same in (
             ("its run id is not the container's", run == state.annotations.get(annotations.RUN)),
-            ("its launch digest is not the container's", launch == state.annotations.get(annotations.LAUNCH)),
+            ("its launch token is not the container's", launch == state.annotations.get(annotations.LAUNCH)),
             ("its egress is another run's", wall.run == run),
         )
         if not same

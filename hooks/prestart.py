@@ -145,7 +145,7 @@ def _report(
 ) -> None:
     result: "dict[str, object]" = {
         "status": "refused" if refusals else "ok",
-        "refusals": [{"reason": item.reason, "text": item.text, "hint": item.hint} for item in refusals],
+        "refusals": [refusal.to_json() for refusal in refusals],
         "times_ms": clock.total(),
         "facts": facts or {},
     }

@@ -45,8 +45,3 @@ def read(egress: Egress) -> Ledger:
     if done.returncode:
         raise Refused([Refusal("ledger-unreadable", f"the ledger of {egress.run}: {done.stderr.strip()[:200]}")])
     return ledger.parse(done.stdout)
-
-
-def names(egress: Egress, address: str) -> str:
-    """Return the listed names that answer an address."""
-    return " ".join(name for name, pins in egress.pins.items() if address in pins)

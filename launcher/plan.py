@@ -35,11 +35,6 @@ class Plan(Value):
     json: bytes
     digest: str
 
-    @property
-    def allowed(self) -> int:
-        """Return how many distinct addresses are open."""
-        return len({address for pins in self.egress.pins.values() for address in pins})
-
 
 def complete(
     launch: Launch,

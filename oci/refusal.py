@@ -20,6 +20,15 @@ class Refusal:
         self.text = text
         self.hint = hint
 
+    @classmethod
+    def from_json(cls, value: "dict[str, str]") -> "Refusal":
+        """Return the refusal that `to_json` made the object of; raises KeyError where a member is missing."""
+        return cls(*(value[name] for name in ("reason", "text", "hint")))
+
+    def to_json(self) -> "dict[str, str]":
+        """Return the refusal as a JSON object: how a hook hands it to the launcher."""
+        return {name: getattr(self, name) for name in ("reason", "text", "hint")}
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Refusal):
             return NotImplemented

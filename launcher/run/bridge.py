@@ -42,7 +42,7 @@ def build(run: RunDirectory, runtime: Runtime, podman: str, index: str) -> dict[
     if done.returncode == 0 and result.get("status") == "ok":
         facts: dict[str, Any] = result["facts"]
         return facts
-    told = [Refusal(one["reason"], one["text"], one["hint"]) for one in result.get("refusals", ())]
+    told = [Refusal.from_json(one) for one in result.get("refusals", ())]
     raise Refused(told or [Refusal("outer-failed", f"the outer table was not built: {done.stderr.strip()}")])
 
 

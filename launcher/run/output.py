@@ -68,7 +68,7 @@ def notes(plan: Plan) -> None:
 def denials(plan: Plan, ledger: dict[str, Any]) -> None:
     """Print the table of denied destinations, with the name where the plan knows it; nothing when there were none."""
     rows = [
-        (row["address"], row["protocol"], str(row["port"]), str(row["packets"]), _name(plan, row["address"]))
+        (row["address"], row["protocol"], str(row["port"]), str(row["packets"]), plan.egress.names_of(row["address"]))
         for row in ledger["denied"]
     ]
     if ledger["other"]:
@@ -83,8 +83,3 @@ def denials(plan: Plan, ledger: dict[str, Any]) -> None:
         say("NOTE the ledger was full: more was denied than is listed")
     for line in _ADVICE.format(policy=plan.launch.policy_path).splitlines():
         say(line)
-
-
-def _name(plan: Plan, address: str) -> str:
-    """Return the listed names that answer `address`: reverse look-up only from what the plan knows."""
-    return " ".join(name for name, pins in plan.egress.pins.items() if address in pins)

@@ -165,7 +165,7 @@ class Session:
             return Refused([Refusal("start-timeout", text, "an image with odd files in /etc can hang podman")])
         hook = self._hook()
         if hook.get("refusals"):
-            return Refused([Refusal(one["reason"], one["text"], one["hint"]) for one in hook["refusals"]])
+            return Refused([Refusal.from_json(one) for one in hook["refusals"]])
         said = self._podman.said().splitlines()
         last = said[-1].removeprefix("Error: ") if said else f"exit status {status}, and no word why"
         if "image not known" in last:

@@ -14,7 +14,6 @@ from launcher.seccomp.table import Arch, Deny, Test, on
 # include/uapi/linux/bpf_common.h
 LD_W_ABS = 0x20
 ALU_AND_K = 0x54
-JMP_JA = 0x05
 JMP_JEQ_K = 0x15
 JMP_JGE_K = 0x35
 JMP_JGT_K = 0x25

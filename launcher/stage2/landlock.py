@@ -19,7 +19,6 @@ CREATE_RULESET_VERSION = 1 << 0
 CREATE_RULESET_ERRATA = 1 << 1
 RULE_PATH_BENEATH = 1
 RULE_NET_PORT = 2
-ATTR_SIZE = 48  # the largest attribute known; older kernels take a longer one whose excess is zero
 
 EXECUTE = bits(FS, "EXECUTE")
 LIST = bits(FS, "READ_DIR")

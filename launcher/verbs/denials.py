@@ -35,7 +35,7 @@ def denials(
                 return
             raise
         for row in rows:
-            _tell(row, told, as_json=as_json, name=live.names(egress, row.address))
+            _tell(row, told, as_json=as_json, name=egress.names_of(row.address))
         if not follow or not live.alive(run):
             return
         time.sleep(_EVERY_SECONDS)

@@ -238,8 +238,8 @@ PLANS: "dict[str, tuple[dict[str, Any], str]]" = {
     "another schema": ({"schema": 2}, "plan-malformed"),
     "no run": ({"run": None}, "plan-malformed"),
     "another run": ({"run": "t2"}, "plan-mismatch"),
-    "no launch digest": ({"launch": None}, "plan-malformed"),
-    "another launch digest": ({"launch": "00" * 32}, "plan-mismatch"),
+    "no launch token": ({"launch": None}, "plan-malformed"),
+    "another launch token": ({"launch": "00" * 32}, "plan-mismatch"),
     "no nonce": ({"nonce": None}, "plan-malformed"),
     "a short nonce": ({"nonce": "ab"}, "plan-malformed"),
     "a nonce that is not hex": ({"nonce": "x" * 32}, "plan-malformed"),
@@ -284,7 +284,7 @@ def test_a_plan_that_is_not_json_is_refused(container: Container, text: str) -> 
 
 
 def test_another_launch_than_the_annotations_is_refused(container: Container) -> None:
-    """The launch digest that podman was given must be the plan's; without one nothing matches."""
+    """The launch token that podman was given must be the plan's; without one nothing matches."""
     refused(container, "plan-mismatch", annotated(container, LAUNCH="00" * 32))
     refused(container, "plan-mismatch", annotated(container, LAUNCH=None))
     assert LAUNCH != "00" * 32
