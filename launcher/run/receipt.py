@@ -7,6 +7,7 @@ from typing import Any
 
 from launcher.plan import Plan
 from launcher.value import Value
+from oci.refusal import Refusal
 
 SCHEMA = 1
 NON_CLAIMS = (
@@ -60,6 +61,20 @@ def guarantees(measured: Measured, expected: dict[str, str]) -> dict[str, bool]:
         "target_network": False,
         "resource_limits": bool(expected) and all(inside.get(name) == value for name, value in expected.items()),
     }
+
+
+def shortfall(plan: Plan, measured: Measured) -> list[Refusal]:
+    """Return why the worker may not be released: empty only when this run measured all that a run must have."""
+    hook = measured.hook
+    digests = (hook.get("facts", {}).get("digest"), measured.stage2.get("digest"))
+    if hook.get("status") != "ok" or digests != (plan.digest, plan.digest):
+        text = "the hook's own result and the proof do not both say that this plan was passed"
+        return [Refusal("hook-unproven", text)]
+    expected = plan.launch.limits.expected()
+    bits = guarantees(measured, expected)
+    missing = [name for name in FULL if not bits[name]]
+    missing += ["resource_limits"] if expected and not bits["resource_limits"] else []
+    return [Refusal("not-enforced", f"not measured on this run: {', '.join(missing)}")] if missing else []
 
 
 def level(bits: dict[str, bool]) -> str:

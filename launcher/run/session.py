@@ -14,7 +14,7 @@ from launcher.run import command, output
 from launcher.run.channel import Channel
 from launcher.run.directory import STAGE2_DIRECTORY, RunDirectory
 from launcher.run.process import Podman
-from launcher.run.receipt import FULL, Measured, build, guarantees
+from launcher.run.receipt import Measured, build, shortfall
 from launcher.runtime import Runtime
 from oci import strictjson
 from oci.refusal import Refusal, Refused
@@ -118,7 +118,9 @@ class Session:
             raise Refused(_refusals(report))
         inside = {key: values[-1] for key, values in report.items()}
         measured = Measured(hook=self._hook(), stage2=inside, outer=self._outer(inside), times_ms=self._times)
-        self._check(plan, measured)
+        lacking = shortfall(plan, measured)
+        if lacking:
+            raise Refused(lacking)
         if not quiet:
             output.notes(plan)
             output.ok(plan, measured)
@@ -134,20 +136,6 @@ class Session:
         from launcher.run import bridge
 
         return bridge.build(self._run, self._runtime, self._podman.program, inside["link"])
-
-    def _check(self, plan: Plan, measured: Measured) -> None:
-        """Refuse unless this run measured every guarantee that a run of its kind must have."""
-        hook = measured.hook
-        digests = (hook.get("facts", {}).get("digest"), measured.stage2.get("digest"))
-        if hook.get("status") != "ok" or digests != (plan.digest, plan.digest):
-            text = "the hook's own result and the proof do not both say that this plan was passed"
-            raise Refused([Refusal("hook-unproven", text)])
-        expected = plan.launch.limits.expected()
-        bits = guarantees(measured, expected)
-        missing = [name for name in FULL if not bits[name]]
-        missing += ["resource_limits"] if expected and not bits["resource_limits"] else []
-        if missing:
-            raise Refused([Refusal("not-enforced", f"not measured on this run: {', '.join(missing)}")])
 
     def _hook(self) -> dict[str, Any]:
         data = self._run.read("hook.json")
