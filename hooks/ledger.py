@@ -1,7 +1,7 @@
 """The kernel's own record of a run, read from a listing of its table: what was denied and what was used.
 
-Pure. Stage 2's self-test sends one UDP packet to each probe address; those are ours, not the worker's, and are taken
-off. A full set loses detail, never the denial, and `full` says that detail may be lost.
+Pure. Each self-test of stage 2 sends one UDP packet to each probe address; those are ours, not the worker's, and are
+taken off. A full set loses detail, never the denial, and `full` says that detail may be lost.
 """
 
 from hooks import listing
@@ -66,11 +66,14 @@ class Ledger:
         }
 
 
-def parse(text: str) -> Ledger:
-    """Return the ledger in a listing, busiest first; raises Refused when the listing is not understood."""
+def parse(text: str, *, self_tests: int = 1) -> Ledger:
+    """Return the ledger in a listing, busiest first, less what that many self-tests sent.
+
+    Raises Refused when the listing is not understood.
+    """
     table = listing.parse(text)
     sets = [table.sets[name] for name in ("denied4", "denied6") if name in table.sets]
-    denied = [entry for found in sets for element in found.elements if (entry := _denied(element))]
+    denied = [entry for found in sets for element in found.elements if (entry := _denied(element, self_tests))]
     pins = [table.sets[name] for name in ("allow4", "allow6") if name in table.sets]
     used = [_used(element) for found in pins for element in found.elements if element.packets]
     return Ledger(
@@ -81,12 +84,13 @@ def parse(text: str) -> Ledger:
     )
 
 
-def _denied(element: listing.Element) -> "Denied | None":
+def _denied(element: listing.Element, self_tests: int) -> "Denied | None":
     address, protocol, port = _key(element)
     packets, octets = element.packets, element.bytes
     if address in _PROBES and protocol == "udp" and port == PROBE_PORT and packets:
-        octets -= octets // packets
-        packets -= 1
+        ours = min(packets, self_tests)
+        octets -= octets // packets * ours
+        packets -= ours
     if packets == 0:
         return None
     return Denied(address=address, protocol=protocol, port=port, packets=packets, octets=octets)

@@ -41,7 +41,8 @@ def _keep_ledger(directory: rundir.RunDirectory) -> None:
         return
     try:
         netns.setns(pin)
-        found = ledger.parse(nft.list_table("inet", TABLE_PREFIX + directory.run))
+        listing = nft.list_table("inet", TABLE_PREFIX + directory.run)
+        found = ledger.parse(listing, self_tests=rundir.self_tests(directory.fd))
     except (OSError, Refused) as error:
         os.write(2, f"{error}\n".encode("utf-8", "replace"))
         return

@@ -58,6 +58,8 @@ def complete(
         "nonce": nonce,
         "egress": egress.to_json(),
         "bundle": bundle,
+        # For `card exec`, which gives what it starts the worker's own.
+        "home": dict(launch.env)["HOME"],
     }
     data = strictjson.dump(content).encode()
     return Plan(

@@ -46,6 +46,9 @@ def enter(kernel: Kernel, report_fd: int) -> "tuple[conf.Conf, dict[str, str], l
     watch = Stopwatch()
     hello = channel.receive(report_fd)
     config = conf.parse(kernel.read_file(CONF))
+    # What `card exec` runs behind the same walls, and where; a card's own start has both from its configuration.
+    config.argv = tuple(hello.get("argv", config.argv))
+    config.cwd = hello.get("cwd", [config.cwd])[0]
     program, rules = kernel.read_file(FILTER), kernel.read_file(FILTER_RULES).decode()
     env = worker.environment(kernel.read_file("/proc/self/environ"), hello.get("env", []))
     facts = [("env", "scrubbed")]

@@ -48,6 +48,14 @@ def test_the_busiest_first() -> None:
     assert [entry.address for entry in found.denied] == ["10.0.0.3", "10.0.0.1", "10.0.0.2"]
 
 
+@pytest.mark.parametrize(("packets", "told"), [(2, 0), (3, 0), (5, 2)])
+def test_each_self_test_is_taken_off(packets: int, told: int) -> None:
+    """A card that was entered twice has felt its wall three times; what is more than that is the worker's."""
+    element = f"169.254.169.254 . udp . 9 counter packets {packets} bytes {packets * 28}"
+    found = ledger.parse(listing(element), self_tests=3)
+    assert [(row.packets, row.bytes) for row in found.denied] == ([(told, told * 28)] if told else [])
+
+
 @pytest.mark.parametrize("address", [*PROBE_ADDRESSES4, *PROBE_ADDRESSES6])
 @pytest.mark.parametrize(("packets", "left"), [(1, []), (3, [(2, 72)])])
 def test_the_self_tests_own_packet_is_taken_off(address: str, packets: int, left: "list[tuple[int, int]]") -> None:
