@@ -244,6 +244,7 @@ def _forbidden() -> tuple[tuple[str, str, bool], ...]:
     data = os.environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
     cache = os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
     config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    state = os.environ.get("XDG_STATE_HOME") or f"{home}/.local/state"
     places = {f"/run/user/{os.getuid()}", os.environ.get("XDG_RUNTIME_DIR") or "/run/user"}
     return (
         (home, "your HOME", False),
@@ -252,6 +253,7 @@ def _forbidden() -> tuple[tuple[str, str, bool], ...]:
         (f"{data}/containers", "podman's storage", True),
         ("/var/lib/containers", "podman's storage", True),
         (f"{cache}/card-run", "card-run's own runtime", True),
+        (f"{state}/card-run", "the receipts of ended runs", True),
         (f"{config}/containers", "podman's configuration", True),
         (f"{config}/card-run", "card-run's configuration", True),
         (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "card-run's own code", False),

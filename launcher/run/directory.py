@@ -1,7 +1,8 @@
 """The run directory: where a run's plan, proof, pin and ledger live while it lives (DESIGN "Run directory").
 
-Owner-only, made fresh, consumed by its run. The lock held on `plan.lock` tells the hook that the plan is not whole
-yet; the kernel drops it if card-run dies.
+Owner-only, made fresh, consumed by its run. Two locks (flock(2)), which the kernel drops if their holder dies: the one
+on `plan.lock` tells the hook that the plan is not whole yet; the one on the directory itself says that somebody answers
+for the run, and is held by whoever runs it or cleans up after it.
 """
 
 import fcntl
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STAGE2_DIRECTORY = "card"
+# An empty file that is there once the worker was released.
+RELEASED = "released"
+RECORD = "record.json"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def parent() -> str:
@@ -42,10 +47,11 @@ def _ours(path: str) -> bool:
 
 
 class RunDirectory:
-    """One run's directory, and the lock that says its plan is being written."""
+    """One run's directory, with the lock on it, and the lock that says its plan is being written (-1 for none)."""
 
-    def __init__(self, path: str, lock: int) -> None:
+    def __init__(self, path: str, *, held: int, lock: int = -1) -> None:
         self.path = path
+        self._held = held
         self._lock = lock
 
     def __truediv__(self, name: str) -> str:
@@ -71,18 +77,31 @@ class RunDirectory:
             os.close(self._lock)
             self._lock = -1
 
-    def forget(self) -> None:
-        """Take the lock's descriptor for closed, as it is in a process that closed everything."""
-        self._lock = -1
+    def let_go(self) -> None:
+        """Let go of both locks: whoever takes the directory's next answers for what is left of the run."""
+        self.release()
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
 
     def remove(self) -> list[str]:
-        """Remove the directory and all in it; returns what could not be removed (a pin still mounted, say)."""
-        self.release()
+        """Remove the directory and all in it, then let go; returns what could not be removed.
+
+        A pin whose mount is in podman's mount namespace goes with its file (unlink(2) of a mount point detaches it
+        everywhere else since Linux 3.18). The record goes last: as long as anything is left, it tells whose it is.
+        """
+        try:
+            return self._remove()
+        finally:
+            self.let_go()
+
+    def _remove(self) -> list[str]:
         left: list[str] = []
         for top, directories, files in os.walk(self.path, topdown=False):
-            left += _try_each(os.unlink, [f"{top}/{name}" for name in files])
+            first = [name for name in files if name != RECORD]
+            left += _try_each(os.unlink, [f"{top}/{name}" for name in first])
             left += _try_each(os.rmdir, [f"{top}/{name}" for name in directories])
-        return left + _try_each(os.rmdir, [self.path])
+        return left or _try_each(os.unlink, [self / RECORD]) + _try_each(os.rmdir, [self.path])
 
 
 def _try_each(call: "Callable[[str], None]", paths: list[str]) -> list[str]:
@@ -107,9 +126,31 @@ def create(run: str) -> RunDirectory:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        hint = f"wait for it, choose another --run, or remove {path} when nothing runs"
+        hint = "wait for it, choose another --run, or run `card gc` when its card-run is gone"
         raise Refused([Refusal("run-exists", f"a run called {run} exists", hint)]) from None
+    held = os.open(path, _DIRECTORY)
+    fcntl.flock(held, fcntl.LOCK_EX)
     os.mkdir(f"{path}/{STAGE2_DIRECTORY}", 0o755)
     lock = os.open(f"{path}/plan.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    return RunDirectory(path, lock)
+    return RunDirectory(path, held=held, lock=lock)
+
+
+def take(path: str, *, wait: bool) -> RunDirectory | None:
+    """Return a run directory that nobody answers for any more, its lock now ours; None when it is gone, or held.
+
+    With `wait`, a holder is waited for.
+    """
+    try:
+        held = os.open(path, _DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        # The one before us may have removed it, and a new run may have made one of the same name.
+        if os.path.samestat(os.fstat(held), os.stat(path, follow_symlinks=False)):
+            return RunDirectory(path, held=held)
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(held)
+    return None

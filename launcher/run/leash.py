@@ -7,7 +7,7 @@ card. Everything else it does only then.
 
 import os
 
-from launcher.run import command
+from launcher.run import command, directory
 from launcher.run.directory import RunDirectory
 from launcher.run.spawn import Child
 
@@ -75,8 +75,10 @@ def _end(podman: int, program: str, run: RunDirectory, environment: dict[str, st
     # Without a container yet: stage 2 sees the channel's end and the hook no plan, so podman ends by itself.
     select.select([podman], [], [], _PODMAN_SECONDS)
     _remove(program, run, environment)
-    run.forget()
-    run.remove()
+    # card-run's own lock went with it; whoever has it now does the same as we.
+    taken = directory.take(run.path, wait=True)
+    if taken is not None:
+        taken.remove()
 
 
 def _remove(program: str, run: RunDirectory, environment: dict[str, str]) -> None:

@@ -12,6 +12,8 @@ from launcher import runtime
 from launcher.fs import protect
 from launcher.fs.paths import WRITE
 from launcher.launch import BRIDGE, Launch
+from launcher.life import identity
+from launcher.life.record import Record
 from launcher.run import command, directory, site, spawn
 from launcher.run.channel import Channel
 from launcher.run.directory import RunDirectory
@@ -45,6 +47,8 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
     held = None
     run = directory.create(launch.run)
     try:
+        record = _record(launch)
+        run.write(directory.RECORD, record.to_json())
         for name in ("hosts", "resolv.conf"):
             run.write(name, b"")
         argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
@@ -66,6 +70,7 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
             runtime=built,
             bundle=bundle,
             run=run,
+            record=record,
             podman=Podman(child, container=command.container(launch.run)),
             channel=channel,
             times=(started, spawned),
@@ -100,6 +105,19 @@ def open_receipt(target: str | None, writable: list[str]) -> int | None:
         raise Refused([Refusal("receipt-unwritable", text, "name a file that you may write")]) from None
     os.set_blocking(fd, True)
     return fd
+
+
+def _record(launch: Launch) -> Record:
+    return Record(
+        run=launch.run,
+        boot_id=identity.boot_id(),
+        launcher=identity.own(),
+        started=time.time(),
+        image=launch.image,
+        command=launch.command,
+        net=launch.net,
+        names=launch.names,
+    )
 
 
 def _environment(built: runtime.Runtime) -> dict[str, str]:

@@ -5,11 +5,14 @@ A guarantee is a bit, true only when this run measured it; what is not claimed i
 
 from typing import Any
 
+from launcher.life.record import Record
 from launcher.plan import Plan
 from launcher.value import Value
 from oci.refusal import Refusal
 
 SCHEMA = 1
+# How a run ended: by itself, or without the card-run that would have known.
+EXITED, ABANDONED = "exited", "abandoned"
 NON_CLAIMS = (
     "target_network: the egress wall lists addresses; a name that shares an address with a listed one is reachable",
     "target_network: a listed host may relay or store what the worker sends it",
@@ -84,13 +87,18 @@ def level(bits: dict[str, bool]) -> str:
     return "degraded" if any(bits.values()) else "none"
 
 
-def build(plan: Plan, measured: Measured) -> dict[str, Any]:
-    """Return the receipt as plain data for JSON."""
+def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> dict[str, Any]:
+    """Return the receipt as plain data for JSON; `ended` is in seconds since the epoch."""
     bits = guarantees(measured, plan.launch.limits.expected())
     launch = plan.launch
     return {
         "schema": SCHEMA,
         "run": launch.run,
+        "card": record.card,
+        "detached": record.detached,
+        "started": record.started,
+        "ended": ended,
+        "how": EXITED,
         "plan_digest": plan.digest,
         "image": launch.image,
         "command": list(launch.command),

@@ -1,20 +1,19 @@
 """One started card, from podman's start to the receipt. Imported once podman runs, so it may import what it likes."""
 
-import contextlib
-import os
 import threading
 import time
 from typing import Any
 
 from launcher import bench, pins
-from launcher.fs import aftermath
 from launcher.launch import BRIDGE, Launch
+from launcher.life.record import Record
 from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
 from launcher.run import command, output
+from launcher.run.account import account
 from launcher.run.channel import Channel
-from launcher.run.directory import STAGE2_DIRECTORY, RunDirectory
+from launcher.run.directory import RELEASED, STAGE2_DIRECTORY, RunDirectory
 from launcher.run.process import Podman
-from launcher.run.receipt import Measured, build, shortfall
+from launcher.run.receipt import Measured, shortfall
 from launcher.runtime import Runtime
 from oci import strictjson
 from oci.refusal import Refusal, Refused
@@ -37,6 +36,7 @@ class Session:
         runtime: Runtime,
         bundle: dict[str, object],
         run: RunDirectory,
+        record: Record,
         podman: Podman,
         channel: Channel,
         times: tuple[float, float],
@@ -45,6 +45,7 @@ class Session:
         self._runtime = runtime
         self._bundle = bundle
         self._run = run
+        self._record = record
         self._podman = podman
         self._channel = channel
         self._started, spawned = times
@@ -70,7 +71,7 @@ class Session:
         if self._podman.signalled or measured.ledger is None or status >= _PODMANS_OWN:
             self._sweep()
             measured = measured.replace(ledger=self._ledger())
-        self._account(plan, measured, quiet=quiet, receipt=receipt)
+        account(plan, measured, self._record, quiet=quiet, receipt=receipt)
         return status
 
     def _await(self, timeout: float | None) -> int:
@@ -125,6 +126,7 @@ class Session:
             output.notes(plan)
             output.ok(plan, measured)
         self._podman.release()
+        self._run.write(RELEASED, b"")
         self._channel.send([("go", "1")])
         self._mark("released")
         return measured
@@ -184,16 +186,6 @@ class Session:
             if done.returncode == 0:
                 return
 
-    def _account(self, plan: Plan, measured: Measured, *, quiet: bool, receipt: int | None) -> None:
-        if receipt is not None:
-            _write_receipt(receipt, build(plan, measured))
-        for line in aftermath.look(plan.launch.filesystem):
-            output.say(f"NOTE {line}")
-        if measured.ledger is None:
-            output.say("NOTE the ledger could not be read: what was denied is not known")
-        elif not quiet:
-            output.denials(plan, measured.ledger)
-
 
 def _refusals(report: dict[str, list[str]]) -> list[Refusal]:
     """Return stage 2's own refusals, which come side by side, one of each key for each."""
@@ -207,16 +199,3 @@ def _parsed(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError("not a JSON object")
     return value  # pyright: ignore[reportUnknownVariableType]
-
-
-def _write_receipt(fd: int, content: dict[str, Any]) -> None:
-    """Write the receipt over what the descriptor's file held; a pipe or terminal has nothing to cut off."""
-    import json  # 3 ms that a run without a receipt does not pay
-
-    with contextlib.suppress(OSError):
-        os.ftruncate(fd, 0)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=2, sort_keys=True) + "\n")
-    except OSError as error:
-        output.say(f"NOTE the receipt could not be written: {os.strerror(error.errno or 0)}")

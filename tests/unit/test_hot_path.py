@@ -19,6 +19,9 @@ OURS = {
     "launcher.fs.policy",
     "launcher.fs.protect",
     "launcher.launch",
+    "launcher.life",
+    "launcher.life.identity",
+    "launcher.life.record",
     "launcher.limits",
     "launcher.options",
     "launcher.request",
@@ -35,9 +38,10 @@ OURS = {
     "oci.annotations",
     "oci.records",
     "oci.refusal",
+    "oci.strictjson",
 }
 # What the interpreter itself or `os` does not already bring; all are C modules of well under a millisecond.
-FOREIGN = {"_socket", "fcntl"}
+FOREIGN = {"_json", "_socket", "fcntl"}
 PROGRAM = """
 import sys, os, stat, time
 before = set(sys.modules)

@@ -1,0 +1,135 @@
+"""The runs of this user: those that live, each with its state, and those that ended, each with its kept receipt.
+
+Read from the run directories and the kept receipts alone; podman is not asked. The rule: looking changes nothing, and
+a file that another process is just writing or removing is no failure.
+"""
+
+import os
+from typing import Any
+
+from hooks import rundir
+from hooks.egress import is_run_id
+from launcher.life import kept, record
+from launcher.life.record import Record
+from launcher.run import command, directory
+from launcher.run.directory import RELEASED
+from launcher.value import Value
+from oci import strictjson
+from oci.refusal import Refused
+
+PREPARED = "prepared"
+"""Made ready and never started: it has no launcher."""
+STARTING = "starting"
+RUNNING = "running"
+"""The worker was released."""
+ENDING = "ending"
+"""The container is gone; its account is being written."""
+ORPHANED = "orphaned"
+"""Its launcher is gone, in this boot or an earlier one: `card gc` cleans up after it."""
+
+
+class Run(Value):
+    """A run whose directory is there: its id, directory, state and record (None when that is not readable yet)."""
+
+    run: str
+    path: str
+    state: str
+    record: Record | None
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Return one of the run's JSON files, `hook.json` or `ledger.json` say; None when it is not there or whole."""
+        return _object(f"{self.path}/{name}")
+
+    @property
+    def container(self) -> str | None:
+        """Return the container's id, or None before podman has made one."""
+        return container_id(self.path)
+
+
+class Ended(Value):
+    """A run that ended: its id, when its receipt was kept (seconds since the epoch), and where."""
+
+    run: str
+    kept: float
+    path: str
+
+    def receipt(self) -> dict[str, Any] | None:
+        """Return the kept receipt; None when it was removed meanwhile."""
+        return _object(self.path)
+
+
+def living() -> list[Run]:
+    """Return every run that has a directory, oldest first; none when there is no runtime directory."""
+    try:
+        top = directory.parent()
+        names = os.listdir(top)
+    except (Refused, FileNotFoundError):
+        return []
+    found = [run for name in names if is_run_id(name) and (run := look(f"{top}/{name}"))]
+    return sorted(found, key=lambda run: (run.record.started if run.record else 0.0, run.run))
+
+
+def ended() -> list[Ended]:
+    """Return every run whose receipt is kept, newest first."""
+    return [Ended(run=run, kept=when, path=kept.path(run)) for run, when in kept.listed()]
+
+
+def find(run: str) -> Run | Ended | None:
+    """Return the run of that id, a living one before an ended one; None when there is none."""
+    if not is_run_id(run):
+        return None
+    try:
+        living_one = look(f"{directory.parent()}/{run}")
+    except Refused:
+        living_one = None
+    return living_one or next((one for one in ended() if one.run == run), None)
+
+
+def look(path: str) -> Run | None:
+    """Return the run of a run directory, or None when that is gone."""
+    try:
+        there = set(os.listdir(path))
+    except OSError:
+        return None
+    found = read_record(path)
+    return Run(run=os.path.basename(path), path=path, state=_state(found, there), record=found)
+
+
+def read_record(path: str) -> Record | None:
+    """Return the record in a run directory; None when there is none, or none that can be read."""
+    try:
+        with open(f"{path}/{directory.RECORD}", "rb") as file:
+            return record.parse(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def container_id(path: str) -> str | None:
+    """Return the container id that podman wrote for a run directory; None before it did."""
+    try:
+        with open(f"{path}/{command.CID}", "rb") as file:
+            text = file.read(65).decode("ascii", "replace").strip()
+    except OSError:
+        return None
+    return text if len(text) == 64 and set(text) <= set("0123456789abcdef") else None
+
+
+def _state(found: Record | None, there: set[str]) -> str:
+    if found is None:
+        return STARTING
+    if found.launcher is None:
+        return PREPARED
+    if not found.owned:
+        return ORPHANED
+    if rundir.LEDGER in there:
+        return ENDING
+    return RUNNING if RELEASED in there else STARTING
+
+
+def _object(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, "rb") as file:
+            value = strictjson.parse(file.read())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]

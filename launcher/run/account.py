@@ -1,0 +1,48 @@
+"""The account of an ended run: its receipt, kept and written where it was asked for, and what a person is told."""
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from launcher.fs import aftermath
+from launcher.life import kept
+from launcher.life.record import Record
+from launcher.plan import Plan
+from launcher.run import output
+from launcher.run.receipt import Measured, build
+
+
+def account(plan: Plan, measured: Measured, record: Record, *, quiet: bool, receipt: int | None) -> None:
+    """Write and keep the receipt, and say on stderr what was denied. Nothing here changes the run's status."""
+    content = build(plan, measured, record, ended=time.time())
+    if receipt is not None:
+        _write(receipt, content)
+    keep(content)
+    for line in aftermath.look(plan.launch.filesystem):
+        output.say(f"NOTE {line}")
+    if measured.ledger is None:
+        output.say("NOTE the ledger could not be read: what was denied is not known")
+    elif not quiet:
+        output.denials(plan, measured.ledger)
+
+
+def keep(content: dict[str, Any]) -> None:
+    """Keep a receipt among those of ended runs; one that cannot be kept costs a line and nothing else."""
+    try:
+        kept.keep(content["run"], content)
+    except OSError as error:
+        output.say(f"NOTE the receipt could not be kept in {kept.directory()}: {error.strerror}")
+
+
+def _write(fd: int, content: dict[str, Any]) -> None:
+    """Write the receipt over what the descriptor's file held; a pipe or terminal has nothing to cut off."""
+    import json  # 3 ms that a run without a receipt to write does not pay
+
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 0)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(json.dumps(content, indent=2, sort_keys=True) + "\n")
+    except OSError as error:
+        output.say(f"NOTE the receipt could not be written: {os.strerror(error.errno or 0)}")

@@ -1,0 +1,272 @@
+"""Identities, records and kept receipts: what is later said and done about a run rests on these."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.life import identity, kept, record, runs
+from launcher.life.identity import Identity
+from launcher.life.record import Record
+from launcher.run import directory
+from launcher.run.directory import RELEASED, RunDirectory
+
+WAITS = [sys.executable, "-I", "-S", "-c", "input()"]
+
+
+@pytest.fixture
+def process() -> "subprocess.Popen[bytes]":
+    """Return a process that waits, and its identity can be looked at."""
+    return subprocess.Popen(WAITS, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """End and reap a process."""
+    process.kill()
+    process.communicate()
+
+
+def test_a_process_is_itself_while_it_lives(process: "subprocess.Popen[bytes]") -> None:
+    """The identity holds while the process runs, and neither when it is a zombie nor when it is reaped."""
+    who = identity.of(process.pid)
+    assert who is not None
+    assert identity.alive(who)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert Path(f"/proc/{process.pid}/stat").exists()
+    assert not identity.alive(who)
+    process.communicate()
+    assert not identity.alive(who)
+    assert identity.hold(who) is None
+
+
+def test_another_process_under_the_number_is_not_signalled(process: "subprocess.Popen[bytes]") -> None:
+    """A signal to an identity whose start differs reaches nobody; the control, with the right start, ends it."""
+    who = identity.of(process.pid)
+    assert who is not None
+    for other in (who.replace(start=who.start - 1), who.replace(start=who.start + 1)):
+        assert not identity.alive(other)
+        assert not identity.send(other, signal.SIGKILL)
+    assert process.poll() is None
+    assert identity.send(who, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    process.communicate()
+
+
+def test_a_name_with_parentheses() -> None:
+    """A process may call itself anything; its start is still found."""
+    words = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        "open('/proc/self/comm','w').write('a) Z 1 (b'); print(flush=True); input()",
+    ]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    process.stdout.readline()
+    who = identity.of(process.pid)
+    end(process)
+    assert who is not None
+    assert who.start > 0
+
+
+@pytest.mark.parametrize("pid", [0, -1, 1 << 31])
+def test_a_number_that_is_no_process(pid: int) -> None:
+    """Whatever a damaged record says, nobody is found, and nobody is signalled: 0 and -1 would be many."""
+    assert not identity.send(Identity(pid=pid, start=0), signal.SIGKILL)
+
+
+def sample(**changes: object) -> Record:
+    """Return a record of this process."""
+    good = Record(
+        run="r1",
+        boot_id=identity.boot_id(),
+        launcher=identity.own(),
+        started=1.5,
+        image="localhost/x:1",
+        command=("a", "b c"),
+        net="none",
+        names=("github.com",),
+    )
+    return good.replace(**changes)
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    """What is written is read; a prepared run's has no launcher."""
+    assert record.parse(sample().to_json()) == sample()
+    prepared = sample(launcher=None, card="c")
+    assert record.parse(prepared.to_json()) == prepared
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"schema":1}',
+        b'{"schema":2,"run":"x"}',
+        sample().to_json()[:-1],
+        sample().to_json().replace(b'"pid"', b'"pod"'),
+        sample().to_json().replace(b'"net"', b'"nit"'),
+    ],
+)
+def test_what_is_not_a_record(data: bytes) -> None:
+    """Anything else is ValueError and no guess."""
+    with pytest.raises(ValueError, match=r".+"):
+        record.parse(data)
+
+
+def test_an_owner_is_of_this_boot_and_alive() -> None:
+    """The same process id in another boot, or with another start, is not the owner."""
+    own = identity.own()
+    assert sample().owned
+    assert not sample(boot_id="0" * 36).owned
+    assert not sample(launcher=own.replace(start=own.start - 1)).owned
+    assert not sample(launcher=None).owned
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where receipts are kept in this test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "card-run/runs"
+
+
+def test_a_receipt_is_kept_for_its_owner_alone(state: Path) -> None:
+    """File and directory are ours alone, whatever the umask; a run id used again replaces receipt and output."""
+    kept.keep("r1", {"n": 1})
+    assert (state.stat().st_mode & 0o777, (state / "r1.json").stat().st_mode & 0o777) == (0o700, 0o600)
+    (state / "r1.log").write_text("earlier output")
+    kept.keep("r1", {"n": 2})
+    found = runs.find("r1")
+    assert isinstance(found, runs.Ended)
+    assert found.receipt() == {"n": 2}
+    assert [path.name for path in state.iterdir()] == ["r1.json"]
+
+
+def test_the_newest_thousand_are_kept(state: Path) -> None:
+    """The oldest go, with their output and with what a killed process left; the newest stay, in order."""
+    state.mkdir(parents=True, mode=0o700)
+    for number in range(kept.LIMIT + kept._SLACK):
+        (state / f"r{number}.json").write_text("{}")
+        os.utime(state / f"r{number}.json", (number, number))
+    for name in ("r0.log", f"r{kept.LIMIT}.log", ".half.1"):
+        (state / name).write_text("")
+        os.utime(state / name, (1, 1))
+    (state / ".now.2").write_text("")
+    kept.keep("newest", {})
+    names = [one.run for one in runs.ended()]
+    assert (len(names), names[:2]) == (kept.LIMIT, ["newest", f"r{kept.LIMIT + kept._SLACK - 1}"])
+    others = sorted(path.name for path in state.iterdir() if not path.name.endswith(".json"))
+    assert others == [".now.2", f"r{kept.LIMIT}.log"]
+
+
+def test_a_directory_that_is_not_ours_alone_keeps_nothing(state: Path) -> None:
+    """Receipts name commands and hosts: they are not written where others read, nor through a link."""
+    state.mkdir(parents=True)
+    state.chmod(0o755)
+    with pytest.raises(PermissionError):
+        kept.keep("r1", {})
+    state.rmdir()
+    (state.parent / "elsewhere").mkdir(mode=0o700)
+    state.symlink_to(state.parent / "elsewhere")
+    with pytest.raises(PermissionError):
+        kept.keep("r1", {})
+    assert list((state.parent / "elsewhere").iterdir()) == []
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: Path) -> Path:
+    """Return an own runtime directory, and nothing kept."""
+    assert not state.exists()
+    path = tmp_path / "runtime"
+    path.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
+    monkeypatch.setattr(directory, "parent", lambda: f"{path}/card-run")
+    return path / "card-run"
+
+
+def made(**changes: object) -> RunDirectory:
+    """Make a run directory with a record."""
+    run = directory.create("r1")
+    run.write(directory.RECORD, sample(**changes).to_json())
+    return run
+
+
+def seen() -> str:
+    """Return the state in which the run is seen."""
+    found = runs.find("r1")
+    assert isinstance(found, runs.Run)
+    assert runs.living() == [found]
+    return found.state
+
+
+@pytest.mark.usefixtures("runtime")
+def test_the_states_of_a_run() -> None:
+    """From its directory to its end, each state follows from the files that are there."""
+    assert runs.living() == []
+    assert runs.find("r1") is None
+    run = directory.create("r1")
+    assert seen() == runs.STARTING
+    run.write(directory.RECORD, sample().to_json())
+    assert seen() == runs.STARTING
+    run.write(RELEASED, b"")
+    assert seen() == runs.RUNNING
+    run.write("ledger.json", b"{}")
+    assert seen() == runs.ENDING
+    assert run.remove() == []
+    assert runs.find("r1") is None
+
+
+@pytest.mark.usefixtures("runtime")
+@pytest.mark.parametrize(
+    ("changes", "expected"), [({"launcher": None}, runs.PREPARED), ({"boot_id": "0" * 36}, runs.ORPHANED)]
+)
+def test_runs_without_a_launcher(changes: dict[str, object], expected: str) -> None:
+    """One that was never started, and one of an earlier boot."""
+    made(**changes)
+    assert seen() == expected
+
+
+@pytest.mark.usefixtures("runtime")
+@pytest.mark.parametrize("name", ["../r1", "", ".", "R1", "r1/"])
+def test_what_is_no_run_id_is_not_looked_for(name: str) -> None:
+    """A name never becomes a path."""
+    made()
+    assert runs.find(name) is None
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_directory_has_one_that_answers_for_it() -> None:
+    """While it is held nobody else takes it; let go of, one does; removed, nobody."""
+    run = made()
+    assert directory.take(run.path, wait=False) is None
+    run.let_go()
+    taken = directory.take(run.path, wait=False)
+    assert taken is not None
+    assert directory.take(run.path, wait=False) is None
+    assert taken.remove() == []
+    assert directory.take(run.path, wait=True) is None
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_new_run_of_the_same_name_is_not_taken_for_the_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waited for a directory that was then removed does not get the new one by mistake."""
+    run = made()
+    run.let_go()
+    real = fcntl.flock
+
+    def flock(fd: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
+        (taken := directory.take(run.path, wait=False)) and taken.remove()
+        directory.create("r1").let_go()
+        real(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert directory.take(run.path, wait=True) is None
