@@ -9,7 +9,7 @@ import typer
 from launcher import launch, options, report
 from launcher.check import facts
 from launcher.run import output
-from launcher.verbs import denials, egress, probe, runtime
+from launcher.verbs import denials, egress, hooks, probe, runtime
 from oci.refusal import Refused
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.add_typer(runtime.app, name="runtime")
 app.add_typer(egress.app, name="egress")
+app.add_typer(hooks.app, name="hooks")
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 

@@ -60,7 +60,7 @@ class Launch(Value):
 def judge(request: Request) -> tuple[Launch, list[Refusal]]:
     """Return the launch that the request asks for, and every refusal that its flags earn. Sends no packet."""
     run, refusals = _run_id(request.run)
-    refusals += _command(request) + _image(request.image) + podman_arguments(request.podman_arg) + _remote()
+    refusals += _command(request) + _image(request.image) + podman_arguments(request.podman_arg) + remote()
     path = request.egress or default_policy()
     names, asked = _names(request, path)
     servers, deaf = _servers(request)
@@ -163,7 +163,8 @@ def rootless() -> list[Refusal]:
     return [Refusal("not-rootless", text, "run it as an ordinary user")]
 
 
-def _remote() -> list[Refusal]:
+def remote() -> list[Refusal]:
+    """Refuse a podman on another machine: the hooks that it would run are not ours."""
     named = [name for name in ("CONTAINER_HOST", "CONTAINER_CONNECTION") if os.environ.get(name)]
     text = "is set: the hooks of a remote podman are not ours"
     return [Refusal("remote-podman", f"{name} {text}", f"unset {name}") for name in named]
@@ -253,6 +254,7 @@ def _forbidden() -> tuple[tuple[str, str, bool], ...]:
         (f"{data}/containers", "podman's storage", True),
         ("/var/lib/containers", "podman's storage", True),
         (f"{cache}/card-run", "card-run's own runtime", True),
+        (f"{data}/card-run", "the registered hooks", True),
         (f"{state}/card-run", "the receipts of ended runs", True),
         (f"{config}/containers", "podman's configuration", True),
         (f"{config}/card-run", "card-run's configuration", True),
