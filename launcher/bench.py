@@ -1,15 +1,24 @@
 """The bench's own settings: `/etc/card-run/config.toml`, which only its administrator can write.
 
-Strict: an unknown key is refused. A missing file means the defaults.
+Strict: an unknown key is refused, and so is a file that root does not own or others could write or replace. A missing
+file means the defaults. What every run is restricted by, `[ceiling]`, is wanted before podman's command is made; the
+rest when podman runs already, so TOML is parsed early only where the file speaks of a ceiling at all.
 """
 
-import os
-from ipaddress import ip_network
-
+from launcher import trust
 from launcher.value import Value
-from oci.refusal import Refusal
+from oci.refusal import Refusal, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from launcher.access.ceiling import Ceiling
 
 CONFIG = "/etc/card-run/config.toml"
+OWNERS = (0,)
+_CEILING = "ceiling"
+REASON = "bench-config"
 
 
 class Bench(Value):
@@ -19,36 +28,92 @@ class Bench(Value):
     benches: tuple[str, ...] = ()
 
 
-def read(path: str = CONFIG) -> tuple[Bench, list[Refusal]]:
-    """Return the settings and every refusal that the file earns."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except FileNotFoundError:
-        return Bench(), []
-    except OSError as error:
-        return Bench(), [Refusal("bench-config", f"{path}: {os.strerror(error.errno or 0)}")]
-    import tomllib  # 4 ms, only on a bench that is configured
+class CeilingFile(Value):
+    """A bench's ceiling, and the bytes of the file that states it."""
+
+    path: str
+    data: bytes
+    ceiling: "Ceiling"
+
+
+def read() -> tuple[Bench, list[Refusal]]:
+    """Return the settings and every refusal that the file earns, `[ceiling]` included."""
+    table, refusals = _table(trust.read(CONFIG, OWNERS, above=True))
+    settings, wrong = _judge(table)
+    return settings, [*refusals, *wrong]
+
+
+def ceiling() -> tuple[CeilingFile | None, list[Refusal]]:
+    """Return the ceiling, or None when this bench has none, and every refusal that the file as such earns.
+
+    What is wrong beside a ceiling is `read`'s to say.
+    """
+    file = trust.read(CONFIG, OWNERS, above=True)
+    if file.faults:
+        return None, _faults(file)
+    if file.data is None or _CEILING.encode() not in file.data:
+        return None, []
+    table, refusals = _table(file)
+    if refusals or _CEILING not in table:
+        return None, refusals
+    found, refusals = _ceiling(table[_CEILING])
+    return None if found is None else CeilingFile(path=CONFIG, data=file.data, ceiling=found), refusals
+
+
+def _faults(file: trust.File) -> list[Refusal]:
+    hint = "it decides for everybody on this bench: root's, mode 0644, in directories that only root can write"
+    return [Refusal(REASON, f"{file.path}: {fault}", hint) for fault in file.faults]
+
+
+def _table(file: trust.File) -> "tuple[dict[str, Any], list[Refusal]]":
+    if file.data is None:
+        return {}, _faults(file)
+    import tomllib  # 12 ms, only on a bench that is configured
 
     try:
-        table = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        return Bench(), [Refusal("bench-config", f"{path}: {error}")]
-    return _judge(table, path)
+        table = tomllib.loads(file.data.decode())
+    except RecursionError:
+        return {}, [Refusal(REASON, f"{file.path}: it is nested too deeply")]
+    except ValueError as error:  # TOML's, UTF-8's, and int()'s own limit of digits
+        return {}, [Refusal(REASON, f"{file.path}: {error}")]
+    if _CEILING in table and _CEILING.encode() not in file.data:
+        text = f"{file.path}: the key {_CEILING} is spelt with escapes"
+        return table, [Refusal(REASON, text, "write [ceiling]: it is looked for by its letters")]
+    return table, []
 
 
-def _judge(table: dict[str, object], path: str) -> tuple[Bench, list[Refusal]]:
-    known = {"documentation_ranges", "benches"}
-    problems = [f"unknown key {key!r}" for key in table if key not in known]
+def _judge(table: "dict[str, Any]") -> tuple[Bench, list[Refusal]]:
+    known = ("documentation_ranges", "benches", _CEILING)
+    refusals: list[Refusal] = []
+    for key in table:
+        if key not in known:
+            from launcher.access.judge import nearest
+
+            refusals.append(Refusal(REASON, f"{CONFIG}: unknown key {key!r}", nearest(key, known)))
     documentation = table.get("documentation_ranges", False)
     if not isinstance(documentation, bool):
-        problems.append("documentation_ranges is true or false")
+        refusals.append(Refusal(REASON, f"{CONFIG}: documentation_ranges is true or false"))
     benches, wrong = _ranges(table.get("benches", []))
-    refusals = [Refusal("bench-config", f"{path}: {problem}") for problem in problems + wrong]
+    refusals += [Refusal(REASON, f"{CONFIG}: {problem}") for problem in wrong]
+    if _CEILING in table:
+        refusals += _ceiling(table[_CEILING])[1]
     return Bench(documentation_ranges=documentation is True, benches=benches), refusals
 
 
+def _ceiling(value: object) -> "tuple[Ceiling | None, list[Refusal]]":
+    from launcher.access.table import parse_ceiling
+
+    if not isinstance(value, dict):
+        return None, [Refusal(REASON, f"{CONFIG}: ceiling is a table", "write [ceiling] above its keys")]
+    try:
+        return parse_ceiling(value, base="/"), []  # pyright: ignore[reportUnknownArgumentType]
+    except Refused as error:
+        return None, [Refusal(REASON, f"{CONFIG}: {one.text}", one.hint) for one in error.refusals]
+
+
 def _ranges(value: object) -> tuple[tuple[str, ...], list[str]]:
+    from ipaddress import ip_network
+
     if not isinstance(value, list):
         return (), ["benches is a list of CIDR ranges"]
     good: list[str] = []

@@ -6,17 +6,20 @@ podman can be started while names are still being resolved (`launcher.plan` is t
 
 import os
 
-from launcher import environment, limits
+from launcher import bench, environment, guard, limits
 from launcher.egress import nameservers, policy
 from launcher.egress.nameservers import Nameservers
 from launcher.fs import policy as filesystem
-from launcher.fs import protect
-from launcher.fs.paths import WRITE, ancestors, below
+from launcher.fs.paths import WRITE, ancestors
 from launcher.fs.policy import Filesystem
 from launcher.limits import Limits
 from launcher.request import Request
 from launcher.value import Value
 from oci.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.reach import Bounds
 
 _RUN_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 _RUN_LIMIT = 48
@@ -30,8 +33,13 @@ CARD_DNS6 = "fdca:4d00::53"
 
 
 class Launch(Value):
-    """What this run is, before its names have addresses."""
+    """What this run is, before its names have addresses.
 
+    `asked` is the request after `bounds`: the card's own profile or the bench's ceiling, None when there is neither.
+    """
+
+    asked: Request
+    bounds: "Bounds | None"
     run: str
     token: str
     image: str
@@ -59,12 +67,13 @@ class Launch(Value):
 
 def judge(request: Request) -> tuple[Launch, list[Refusal]]:
     """Return the launch that the request asks for, and every refusal that its flags earn. Sends no packet."""
+    request, held_to, bounded = _bounded(request)
     run, refusals = _run_id(request.run)
     refusals += _command(request) + _image(request.image) + podman_arguments(request.podman_arg) + remote()
     path = request.egress or default_policy()
     names, asked = _names(request, path)
     servers, deaf = _servers(request)
-    roots, closed = filesystem.decide(_filesystem(request), forbidden=_forbidden())
+    roots, closed = filesystem.decide(_filesystem(request), forbidden=guard.forbidden())
     home, notes, homeless = _home(request, roots)
     env, dropped, unset = environment.decide(
         home=home, asked=request.env, files=request.env_file, host=request.env_host
@@ -75,6 +84,8 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
     # wall does not pass it, so such a card has IPv4 only.
     route6 = request.net == PASTA and _default_route6()
     launch = Launch(
+        asked=request,
+        bounds=held_to,
         run=run,
         token=os.urandom(16).hex(),
         image=request.image,
@@ -97,19 +108,37 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         limits=bounds,
         best_effort=request.limits == "best-effort",
         landlock=request.landlock,
-        notes=(*servers.notes, *notes, *dropped),
+        notes=(
+            *(request.merged.notes if request.merged else ()),
+            *(held_to.notes if held_to else ()),
+            *servers.notes,
+            *notes,
+            *dropped,
+        ),
     )
     return launch, [
+        *bounded,
         *refusals,
         *asked,
         *deaf,
         *closed,
-        *_policy_reach(path, roots),
+        *guard.deciding_files(request, path, roots),
         *homeless,
         *unset,
         *unbounded,
         *_no_route(request, route4=route4, route6=route6),
     ]
+
+
+def _bounded(request: Request) -> "tuple[Request, Bounds | None, list[Refusal]]":
+    """Return the request as its profile and the bench's ceiling leave it, and why it cannot run so."""
+    ceiling, refusals = bench.ceiling()
+    if ceiling is None and request.profile is None:
+        return request, None, refusals
+    from launcher import reach  # 4 ms that only a run with a profile or a ceiling pays
+
+    request, bounds, refused = reach.bound(request, ceiling)
+    return request, bounds, [*refusals, *refused]
 
 
 def _filesystem(request: Request) -> filesystem.Asked:
@@ -205,19 +234,6 @@ def _names(request: Request, path: str) -> tuple[tuple[str, ...], list[Refusal]]
     return tuple(names), refusals + unknown
 
 
-def _policy_reach(path: str, roots: Filesystem) -> list[Refusal]:
-    """Refuse a policy file that the worker could write: it would choose what its next run may reach."""
-    holders = set(ancestors(path))
-    # Or what is used in its place: a link on the way that the worker could replace.
-    linked = protect.link(os.path.abspath(path), [root.path for root in roots.roots if root.access == WRITE])
-    text = f"the policy file {path} is inside {{}}: the worker could rewrite it"
-    return [
-        Refusal("policy-writable", text.format(f"--write {root.path}"), "keep it elsewhere and name it with --egress")
-        for root in roots.roots
-        if root.access == WRITE and ((root.device, root.inode) in holders or below(linked, root.path))
-    ]
-
-
 def _servers(request: Request) -> tuple[Nameservers, list[Refusal]]:
     if request.resolver is not None:
         return nameservers.from_flag(request.resolver)
@@ -237,33 +253,6 @@ def _no_route(request: Request, *, route4: bool, route6: bool) -> list[Refusal]:
     if request.net == NONE or route4 or route6:
         return []
     return [Refusal("no-route", "the bench has no default route, so the wall cannot be felt", "use --net none")]
-
-
-def _forbidden() -> tuple[tuple[str, str, bool], ...]:
-    """Return what no write root may be or hold, as (path, what it is, whether none may lie below it either)."""
-    home = os.path.expanduser("~")
-    data = os.environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
-    cache = os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
-    config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    state = os.environ.get("XDG_STATE_HOME") or f"{home}/.local/state"
-    places = {f"/run/user/{os.getuid()}", os.environ.get("XDG_RUNTIME_DIR") or "/run/user"}
-    return (
-        (home, "your HOME", False),
-        *((place, "your runtime directory", False) for place in sorted(places)),
-        *((f"{place}/{name}", "a run's state", True) for place in sorted(places) for name in _STATE),
-        (f"{data}/containers", "podman's storage", True),
-        ("/var/lib/containers", "podman's storage", True),
-        (f"{cache}/card-run", "card-run's own runtime", True),
-        (f"{data}/card-run", "the registered hooks", True),
-        (f"{state}/card-run", "the receipts of ended runs", True),
-        (f"{config}/containers", "podman's configuration", True),
-        (f"{config}/card-run", "card-run's configuration", True),
-        (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "card-run's own code", False),
-    )
-
-
-# What card-run, podman and crun keep in a runtime directory.
-_STATE = ("card-run", "containers", "crun", "libpod")
 
 
 def _home(request: Request, roots: Filesystem) -> tuple[str, list[str], list[Refusal]]:

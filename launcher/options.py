@@ -5,6 +5,8 @@ Read here and not by argparse, whose import is 7 ms of a start that is measured 
 follows the first `--` is the worker's, to the letter.
 """
 
+import os
+
 from launcher.request import DEFAULT_IMAGE, Request
 from launcher.value import Value
 from oci.refusal import Refusal, Refused
@@ -33,6 +35,7 @@ class Option(Value):
 
 
 OPTIONS = (
+    Option(name="card", kind=ONE, metavar="FILE", help="start from this card file; flags override it, lists add"),
     Option(name="image", kind=ONE, metavar="REF", help=f"full reference of a local image ({DEFAULT_IMAGE})"),
     Option(name="run", kind=ONE, metavar="ID", help="run id: a-z, 0-9 and _ (default: drawn at random)"),
     Option(name="read", kind=MANY, metavar="PATH", help="readable and executable inside, at the same path"),
@@ -81,7 +84,7 @@ OPTIONS = (
 _LONG = {option.name: option for option in OPTIONS}
 _SHORT = {option.short: option for option in OPTIONS if option.short}
 
-USAGE = "card-run [options] -- COMMAND [ARG...]"
+USAGE = "card-run [options] [--card FILE] -- COMMAND [ARG...]"
 _HEAD = f"""\
 usage: {USAGE}
 
@@ -96,6 +99,7 @@ examples:
   card-run --write ~/work --model-host api.anthropic.com --env ANTHROPIC_API_KEY -it -- agent
   card-run --read /srv/data --net none --json receipt.json -- python3 check.py
   card-run --plan --write ~/work -- make test
+  card new && card-run --card card.toml
 
 exit status: the worker's own; 125 refused, 126 the worker cannot be executed, 127 it was not found
 """
@@ -160,7 +164,10 @@ class Line:
 
 
 def read(arguments: list[str]) -> tuple[Request, dict[str, bool]]:
-    """Return what is asked for, and which of `help` and `version` were; raises Refused with every mistake."""
+    """Return what is asked for, and which of `help` and `version` were; raises Refused with every mistake.
+
+    A card file and the user's defaults are read and merged here (`launcher.cardfile.merge`), where there are any.
+    """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     rest, line = arguments[:end], Line()
     while rest:
@@ -173,9 +180,39 @@ def read(arguments: list[str]) -> tuple[Request, dict[str, bool]]:
             line.problems.append(f"{word!r} stands before --: the command comes after it")
     asked = {name: bool(line.values.pop(name, False)) for name in ("help", "version")}
     _seconds(line)
-    if line.problems and not asked["help"]:
-        raise Refused([Refusal("bad-command-line", problem, USAGE) for problem in line.problems])
-    return Request(command=tuple(arguments[end + 1 :]), **line.values), asked
+    refusals = [Refusal("bad-command-line", problem, USAGE) for problem in line.problems]
+    if any(asked.values()):
+        return Request(command=()), asked
+    card, command = line.values.pop("card", None), tuple(arguments[end + 1 :])
+    flags = {**line.values, "command": command} if command else line.values
+    return _merged(flags, card, refusals), asked
+
+
+def _merged(flags: "dict[str, Any]", card: str | None, refusals: list[Refusal]) -> Request:
+    """Return the request that flags, a card file and the user's defaults make; raises Refused."""
+    defaults = user_config()
+    if card is None and not os.path.lexists(defaults):
+        if refusals:
+            raise Refused(refusals)
+        return Request(**_whole(flags))
+    from launcher.cardfile.merge import merge  # 20 ms, TOML and all, that a run by flags does not pay
+
+    try:
+        merged = merge(flags, card=card, defaults=defaults)
+    except Refused as error:
+        raise Refused([*refusals, *error.refusals]) from None
+    if refusals:
+        raise Refused(refusals)
+    return Request(**_whole(merged.values), profile=merged.profile, merged=merged)
+
+
+def _whole(values: "dict[str, Any]") -> "dict[str, Any]":
+    return {"command": (), **values}
+
+
+def user_config() -> str:
+    """Return where a user's defaults are (the XDG base directory specification), whether or not there are any."""
+    return f"{os.environ.get('XDG_CONFIG_HOME') or os.path.expanduser('~/.config')}/card-run/config.toml"
 
 
 def _seconds(line: Line) -> None:

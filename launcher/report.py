@@ -23,13 +23,22 @@ def plan(launch: Launch, refusals: list[Refusal], *, show: bool, as_json: bool) 
     """Print the plan on stdout, or every refusal on stderr; returns the exit status."""
     settings, wrong = bench.read()
     whole, unpinned = _finish(launch, settings)
-    refusals = [*refusals, *wrong, *unpinned]
+    refusals = list(dict.fromkeys([*refusals, *wrong, *unpinned]))
     if whole is None or refusals:
-        output.refusals(tuple(refusals))
+        _refused(launch, refusals)
         return EXIT_REFUSED
     if show:
         sys.stdout.write(json.dumps(as_data(whole), indent=2) + "\n" if as_json else as_text(whole))
     return 0
+
+
+def _refused(launch: Launch, refusals: list[Refusal]) -> None:
+    """Tell what a card file or a ceiling left out, which may be why, and then every refusal with its line."""
+    from launcher.cardfile import origin
+
+    for line in origin.notes(launch):
+        output.say(f"NOTE {line}")
+    output.refusals(tuple(origin.explained(refusals, launch.asked)))
 
 
 def _finish(launch: Launch, settings: bench.Bench) -> tuple[Plan | None, list[Refusal]]:
@@ -46,7 +55,10 @@ def _directory(launch: Launch) -> str:
 
 def as_data(whole: Plan) -> dict[str, Any]:
     """Return the plan for machines. Environment values are left out: a plan is for showing."""
+    from launcher.cardfile import origin
+
     return {
+        "values": [row.as_dict() for row in origin.rows(whole.launch)],
         "digest": whole.digest,
         "plan": json.loads(whole.json),
         "podman": podman_argv(whole),
@@ -74,7 +86,10 @@ def podman_argv(whole: Plan) -> list[str]:
 
 def as_text(whole: Plan) -> str:
     """Return the plan for a person: every text that the run would be made of, in the order it takes effect."""
+    from launcher.cardfile import origin
+
     parts = [
+        ("values", _table([(row.key, row.value, row.origin) for row in origin.rows(whole.launch)])),
         ("podman", shlex.join(podman_argv(whole))),
         ("environment", " ".join(name for name, _ in whole.launch.env)),
         ("hosts", hosts(whole)),
@@ -85,6 +100,11 @@ def as_text(whole: Plan) -> str:
         ("notes", "\n".join(whole.launch.notes)),
     ]
     return "".join(f"# {title}\n{_lines(body)}\n\n" for title, body in parts if body.strip())
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
+    widths = [min(max((len(row[column]) for row in rows), default=0), 48) for column in range(2)]
+    return "\n".join(f"{key:{widths[0]}}  {value:{widths[1]}}  {origin}" for key, value, origin in rows)
 
 
 def _lines(body: str) -> str:

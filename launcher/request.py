@@ -1,12 +1,24 @@
-"""What was asked: the flags of one run, as text, before anything is judged."""
+"""What was asked: the flags of one run, as text, before anything is judged.
+
+Of a card file and a user's defaults too, once they are merged (`launcher.cardfile.merge`): the fields are then whole,
+and `merged` says which layer each value came from.
+"""
 
 from launcher.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.access.profile import Profile
+    from launcher.cardfile.merge import Merged
 
 DEFAULT_IMAGE = "localhost/card-run/card:latest"
 
 
 class Request(Value):
-    """The command line of one card as it was given; every judgement on it is `launcher.launch`'s."""
+    """The command line of one card as it was given; every judgement on it is `launcher.launch`'s.
+
+    `profile` is the access profile that the card states; without one the flags themselves are what is allowed.
+    """
 
     command: tuple[str, ...]
     image: str = DEFAULT_IMAGE
@@ -45,3 +57,6 @@ class Request(Value):
     interactive: bool = False
     tty: bool = False
     podman_arg: tuple[str, ...] = ()
+    card_name: str | None = None
+    profile: "Profile | None" = None
+    merged: "Merged | None" = None

@@ -1,5 +1,6 @@
 """The bench's own settings are read strictly: an unknown key is refused, a missing file means the defaults."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,18 +9,27 @@ from launcher import bench
 from launcher.bench import Bench
 
 
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the bench's settings be this test's own file, and its user the administrator."""
+    path = tmp_path / "config.toml"
+    monkeypatch.setattr(bench, "CONFIG", str(path))
+    monkeypatch.setattr(bench, "OWNERS", (0, os.getuid()))
+    return path
+
+
 def read(tmp_path: Path, text: str) -> tuple[Bench, list[str]]:
     """Return the settings of a file with this text, and what is wrong with it."""
-    path = tmp_path / "config.toml"
-    path.write_text(text)
-    settings, refusals = bench.read(str(path))
+    (tmp_path / "config.toml").write_text(text)
+    settings, refusals = bench.read()
     assert all(refusal.reason == "bench-config" for refusal in refusals)
     return settings, [refusal.text for refusal in refusals]
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_missing_file() -> None:
     """Without a file nothing is admitted."""
-    assert bench.read(f"{tmp_path}/none") == (Bench(), [])
+    assert bench.read() == (Bench(), [])
+    assert bench.ceiling() == (None, [])
 
 
 def test_good(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 OURS = {
     "launcher",
+    "launcher.bench",
     "launcher.cli",
     "launcher.egress",
     "launcher.environment",
@@ -18,6 +19,7 @@ OURS = {
     "launcher.fs.paths",
     "launcher.fs.policy",
     "launcher.fs.protect",
+    "launcher.guard",
     "launcher.launch",
     "launcher.life",
     "launcher.life.identity",
@@ -33,6 +35,7 @@ OURS = {
     "launcher.run.site",
     "launcher.run.spawn",
     "launcher.runtime",
+    "launcher.trust",
     "launcher.value",
     "oci",
     "oci.annotations",
