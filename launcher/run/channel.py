@@ -1,17 +1,52 @@
-"""The socket between card-run and stage 2: frames of records, each behind a 4-byte little-endian length.
+"""The sockets between card-run and stage 2: one for what is said, and one whose end the kernel acts on.
 
-The container's end is descriptor 3 (podman-run(1) `--preserve-fds`). `_socket` is what `socket` is made of, without
+What is said is frames of records, each behind a 4-byte little-endian length. The container's ends are descriptors 3
+and 4 (podman-run(1) `--preserve-fds`). `_socket` is what `socket` is made of, without
 the 7 ms of its enums. Environment values and the nonce cross here, so neither is in an argv, a file, or podman's state.
 """
 
 import _socket
 import fcntl
 import os
+import sys
 
 from oci import records
+from oci.refusal import Refusal, Refused
 
-CONTAINER_FD = 3
+CONTAINER_FD, LIFELINE_FD = 3, 4
 _FRAME_LIMIT = 1 << 20
+
+
+class Lifeline:
+    """Held as long as this process lives: with it the worker ends (`launcher.stage2.lifeline`).
+
+    The container's end is put into our own end's queue, which nothing reads: the order to kill that stage 2 leaves on
+    it is kept there by the kernel, whoever in the container or around it lets go of it. `theirs` is as Channel's.
+    """
+
+    def __init__(self) -> None:
+        """Make the pair; raises Refused when the kernel will not keep it."""
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            kept = theirs.fileno().to_bytes(4, sys.byteorder)
+            theirs.sendmsg([b"\0"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, kept)])
+        except OSError as error:
+            text = f"no lifeline can be made: {error.strerror}"
+            hint = "too many descriptors of yours are in flight (unix(7) ETOOMANYREFS): a worker may hold them"
+            raise Refused([Refusal("no-lifeline", text, hint)]) from None
+        self._fd = ours.detach()
+        self.theirs = _away(theirs.detach())
+
+    def spawned(self) -> None:
+        """Let go of the container's end, which our own end's queue keeps."""
+        os.close(self.theirs)
+
+
+def _away(low: int) -> int:
+    """Return a descriptor above the low numbers: posix_spawn's dup2 onto one of those must be real, to be inherited."""
+    high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 16)
+    os.close(low)
+    return high
 
 
 class Channel:
@@ -20,10 +55,7 @@ class Channel:
     def __init__(self) -> None:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self._fd = ours.detach()
-        low = theirs.detach()
-        # Above the low numbers: posix_spawn's dup2 onto 3 must be a real one, which clears close-on-exec.
-        self.theirs = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 16)
-        os.close(low)
+        self.theirs = _away(theirs.detach())
 
     def spawned(self) -> None:
         """Let go of the container's end, so that its last holder's death reads as end of file."""

@@ -68,7 +68,7 @@ _ALWAYS = (
     "--umask=0022",
     "--stop-signal=SIGTERM",
     "--detach=false",
-    "--preserve-fds=1",
+    "--preserve-fds=2",
 )
 
 

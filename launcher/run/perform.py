@@ -15,7 +15,7 @@ from launcher.launch import BRIDGE, Launch
 from launcher.life import identity
 from launcher.life.record import Record
 from launcher.run import command, directory, site, spawn
-from launcher.run.channel import Channel
+from launcher.run.channel import Channel, Lifeline
 from launcher.run.directory import RunDirectory
 from oci.refusal import EXIT_REFUSED, Refusal, Refused
 
@@ -52,11 +52,12 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         for name in ("hosts", "resolv.conf"):
             run.write(name, b"")
         argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
-        channel = Channel()
+        channel, lifeline = Channel(), Lifeline()
         environment = _environment(built)
-        child = spawn.podman(argv, channel_fd=channel.theirs, environment=environment)
+        child = spawn.podman(argv, channel_fd=channel.theirs, lifeline_fd=lifeline.theirs, environment=environment)
         spawned = time.monotonic()
         channel.spawned()
+        lifeline.spawned()
         from launcher.run import leash
 
         held = leash.hold(child, run, environment)

@@ -47,6 +47,7 @@ def guarantees(measured: Measured, expected: dict[str, str]) -> dict[str, bool]:
     felt = walled and inside.get("egress") == "ok"
     process = all(
         (
+            inside.get("lifeline") == "armed",
             inside.get("no_new_privs") == "1",
             inside.get("caps") == "none",
             inside.get("seccomp_mode") == "2",

@@ -1,11 +1,11 @@
-"""Starting podman: posix_spawn(3), with the container's end of the channel as its descriptor 3.
+"""Starting podman: posix_spawn(3), with the container's ends of both sockets as its descriptors 3 and 4.
 
 On the hot path, so `_signal` and not `signal`, whose enums cost 3 ms.
 """
 
 import os
 
-from launcher.run.channel import CONTAINER_FD
+from launcher.run.channel import CONTAINER_FD, LIFELINE_FD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,12 +40,13 @@ def hold_signals() -> None:
     _signal.pthread_sigmask(_signal.SIG_BLOCK, FORWARDED)
 
 
-def podman(argv: list[str], *, channel_fd: int, environment: dict[str, str]) -> Child:
+def podman(argv: list[str], *, channel_fd: int, lifeline_fd: int, environment: dict[str, str]) -> Child:
     """Start podman; raises OSError of posix_spawn(3), and then nothing was started."""
     read_end, write_end = os.pipe()
     actions = [
         (os.POSIX_SPAWN_DUP2, write_end, 2),
         (os.POSIX_SPAWN_DUP2, channel_fd, CONTAINER_FD),
+        (os.POSIX_SPAWN_DUP2, lifeline_fd, LIFELINE_FD),
     ]
     try:
         pid = os.posix_spawn(argv[0], argv, environment, file_actions=actions, setsigmask=(), setsigdef=_PYTHON_IGNORES)

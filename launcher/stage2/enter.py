@@ -1,14 +1,14 @@
 """Stage 2's fixed order: what the container's first own instruction does until the worker's first instruction.
 
-configuration and nonce -> proof -> egress self-test -> descriptors, limits, directory -> privileges and mounts ->
-Landlock and its self-test -> seccomp and its self-test -> report -> leave to go -> execve. Any failure: nothing of the
-worker runs, the reason reaches the launcher over the report descriptor, exit 125.
+lifeline -> configuration and nonce -> proof -> egress self-test -> descriptors, limits, directory -> privileges and
+mounts -> Landlock and its self-test -> seccomp and its self-test -> report -> leave to go -> execve. Any failure:
+nothing of the worker runs, the reason reaches the launcher over the report descriptor, exit 125.
 """
 
 import os
 import time
 
-from launcher.stage2 import abi, channel, conf, landlock, seccomp, selftest, worker
+from launcher.stage2 import abi, channel, conf, landlock, lifeline, seccomp, selftest, worker
 from launcher.stage2.syscalls import Kernel
 from oci.refusal import EXIT_REFUSED, Refusal, Refused
 
@@ -44,6 +44,7 @@ def enter(kernel: Kernel, report_fd: int) -> "tuple[conf.Conf, dict[str, str], l
     Raises Refused or OSError; the process is then walled in as far as it got and good for nothing but saying so.
     """
     watch = Stopwatch()
+    facts = lifeline.arm(kernel, lifeline.FD)
     hello = channel.receive(report_fd)
     config = conf.parse(kernel.read_file(CONF))
     # What `card exec` runs behind the same walls, and where; a card's own start has both from its configuration.
@@ -51,7 +52,7 @@ def enter(kernel: Kernel, report_fd: int) -> "tuple[conf.Conf, dict[str, str], l
     config.cwd = hello.get("cwd", [config.cwd])[0]
     program, rules = kernel.read_file(FILTER), kernel.read_file(FILTER_RULES).decode()
     env = worker.environment(kernel.read_file("/proc/self/environ"), hello.get("env", []))
-    facts = [("env", "scrubbed")]
+    facts += [("env", "scrubbed")]
     watch.lap("read")
     facts += selftest.proof(kernel, config.run, hello.get("nonce", [""])[0])
     facts += selftest.egress(kernel, config)

@@ -26,7 +26,18 @@ PR_SET_SECCOMP = 22
 PR_GET_NO_NEW_PRIVS = 39
 SECCOMP_MODE_FILTER = 2
 
+# include/uapi/asm-generic/fcntl.h; the same on x86_64 and aarch64
+F_GETFL = 3
+F_SETFL = 4
+F_SETOWN = 8
+F_GETOWN = 9
+F_SETSIG = 10
+F_GETSIG = 11
+O_ASYNC = 0o20000
+
 # include/linux/socket.h and include/linux/net.h
+MSG_PEEK = 2
+MSG_DONTWAIT = 0x40
 AF_INET = 2
 AF_INET6 = 10
 SOCK_DGRAM_CLOEXEC = 2 | 0o2000000
@@ -43,6 +54,8 @@ _prlimit = ctypes.CFUNCTYPE(_int, _int, _int, _bytes, _ptr, use_errno=True)(("pr
 _unshare = ctypes.CFUNCTYPE(_int, _int, use_errno=True)(("unshare", _libc))
 _socket = ctypes.CFUNCTYPE(_int, _int, _int, _int, use_errno=True)(("socket", _libc))
 _sendto = ctypes.CFUNCTYPE(_long, _int, _bytes, _size, _int, _bytes, _int, use_errno=True)(("sendto", _libc))
+_fcntl = ctypes.CFUNCTYPE(_int, _int, _int, _long, use_errno=True)(("fcntl", _libc))
+_recv = ctypes.CFUNCTYPE(_long, _int, _ptr, _size, _int, use_errno=True)(("recv", _libc))
 _inet_pton = ctypes.CFUNCTYPE(_int, _int, _bytes, _ptr, use_errno=True)(("inet_pton", _libc))
 
 
@@ -95,6 +108,20 @@ class Kernel:
     def unshare(self, flags: int) -> None:
         """Leave namespaces. With 0 it does nothing, which makes it a harmless probe."""
         _checked(_unshare(flags), "unshare")
+
+    def fcntl(self, descriptor: int, command: int, argument: int) -> int:
+        """Return what a command on a descriptor that takes an integer returns."""
+        return _checked(_fcntl(descriptor, command, argument), "fcntl")
+
+    def connected(self, descriptor: int) -> bool:
+        """Return whether the other end of a stream socket, which sends nothing, is still there."""
+        byte = ctypes.create_string_buffer(1)
+        try:
+            return _checked(_recv(descriptor, byte, 1, MSG_PEEK | MSG_DONTWAIT), "recv") > 0
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:
+            return False
 
     def send_datagram(self, family: int, address: str, port: int) -> None:
         """Send one empty UDP datagram to an address in text form; raises ValueError when it is not one."""

@@ -5,6 +5,7 @@ stage 2's first instruction is done here: mounts, no_new_privs, an (all-allowing
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -46,13 +47,13 @@ class Spec:
     proof: list[str] = field(default_factory=list)  # path on the outside, run, nonce
 
 
-def start(spec: Spec, *, pass_fd: int | None = None) -> "subprocess.Popen[bytes]":
-    """Start a cage; descriptor 3 inside is `pass_fd`, or closed."""
+def start(spec: Spec, *, pass_fd: int | None = None, lifeline: int | None = None) -> "subprocess.Popen[bytes]":
+    """Start a cage; descriptor 3 inside is `pass_fd`, and 4 is `lifeline`, or they are closed."""
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "wb") as file:
         file.write(json.dumps(asdict(spec)).encode())
-    fds = (pass_fd,) if pass_fd is not None else ()
-    words = [sys.executable, "-I", __file__, str(pass_fd if pass_fd is not None else -1)]
+    fds = [fd for fd in (pass_fd, lifeline) if fd is not None]
+    words = [sys.executable, "-I", __file__, *(str(-1 if fd is None else fd) for fd in (pass_fd, lifeline))]
     try:
         return subprocess.Popen(words, stdin=read_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=fds)
     finally:
@@ -151,13 +152,14 @@ def _drop() -> None:
     _call("capset", header, bytes(24))
 
 
-def _third_descriptor(fd: int) -> None:
-    """Make a descriptor number 3 and nothing else, as podman's --preserve-fds=1 does."""
-    if fd >= 0 and fd != 3:
-        os.dup2(fd, 3)
-        os.close(fd)
-    if fd >= 0:
-        os.set_inheritable(3, True)
+def _preserve(fds: list[int]) -> None:
+    """Make these descriptors 3 and 4 and nothing else, as podman's --preserve-fds=2 does; -1 is none."""
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) if fd >= 0 else -1 for fd in fds]
+    os.closerange(3, 10)
+    for at, fd in enumerate(high, 3):
+        if fd >= 0:
+            os.dup2(fd, at)
+            os.close(fd)
 
 
 def _become(spec: Spec) -> None:
@@ -184,13 +186,12 @@ def _become(spec: Spec) -> None:
 def main() -> None:
     """Build the cage around this process's child and end with its status."""
     spec = Spec(**json.loads(sys.stdin.buffer.read()))
-    _third_descriptor(int(sys.argv[1]))
+    _preserve([int(word) for word in sys.argv[1:]])
     _namespaces()
     child = os.fork()
     if child == 0:
         _become(spec)
-    if int(sys.argv[1]) >= 0:
-        os.close(3)
+    os.closerange(3, 5)
     _, status = os.waitpid(child, 0)
     os._exit(os.waitstatus_to_exitcode(status) % 256)
 

@@ -102,9 +102,11 @@ class Card:
             directory.chmod(0o755)
             self.write_conf(directory)
             ours, theirs = socket.socketpair()
-            process = start(self.spec(directory), pass_fd=theirs.fileno())
+            held, lifeline = socket.socketpair()
+            process = start(self.spec(directory), pass_fd=theirs.fileno(), lifeline=lifeline.fileno())
             theirs.close()
-            with ours:
+            lifeline.close()
+            with ours, held:
                 report = self._talk(ours)
                 stdout, stderr = process.communicate(timeout=60)
             return Outcome(report, process.returncode, stdout.decode(), stderr.decode())

@@ -12,7 +12,7 @@ from launcher import runtime
 from launcher.runtime import Runtime
 from launcher.seccomp import profile
 from tests.kernel.cage import start
-from tests.kernel.card import BASE_PROFILE, NONCE, Card, Outcome
+from tests.kernel.card import BASE_PROFILE, NONCE, Card, Outcome, receive, send
 
 ESCAPES = """
 try() { "$@" >/dev/null 2>/tmp/err && echo "$1 worked" || echo denied; }
@@ -68,6 +68,7 @@ def test_the_report_is_measured(built: Runtime) -> None:
     report = {key: values[-1] for key, values in worker(built).run().report.items()}
     expected = {
         "status": "ok",
+        "lifeline": "armed",
         "proof": "ok",
         "egress": "ok",
         "env": "scrubbed",
@@ -131,11 +132,11 @@ def test_the_worker_starts_clean(built: Runtime) -> None:
 def test_no_descriptor_of_the_caller_s_is_left(built: Runtime, tmp_path: Path) -> None:
     """Descriptors that the caller had open on a secret are closed, high ones too."""
     (tmp_path / "secret").write_text("SECRET")
-    held = {str(number): str(tmp_path / "secret") for number in (4, 17, 900)}
-    script = "for n in 3 4 17 900; do cat <&$n; done; cat /proc/self/fd/900; echo WORKER"
+    held = {str(number): str(tmp_path / "secret") for number in (5, 17, 900)}
+    script = "for n in 3 4 5 17 900; do cat <&$n; done; cat /proc/self/fd/900; echo WORKER"
     outcome = Card(built, ["bash", "-c", script], changes={"held": held}).run()
     assert (outcome.stdout, outcome.status) == ("WORKER\n", 0)
-    assert outcome.stderr.count("Bad file descriptor") == 4
+    assert outcome.stderr.count("Bad file descriptor") == 5
 
 
 def test_the_worker_s_environment_is_what_was_sent(built: Runtime) -> None:
@@ -295,7 +296,7 @@ def test_nobody_waiting_is_said_on_stderr(built: Runtime, tmp_path: Path) -> Non
     card = worker(built)
     card.write_conf(tmp_path)
     with (tmp_path / "file").open("w") as file:
-        for fd in (None, file.fileno()):
+        for fd in (None, file.fileno()):  # and no lifeline either
             process = start(card.spec(tmp_path), pass_fd=fd)
             stdout, stderr = process.communicate(timeout=60)
             assert (process.returncode, stdout) == (125, b"")
@@ -307,12 +308,35 @@ def test_a_launcher_that_dies_ends_the_card(built: Runtime, tmp_path: Path) -> N
     card = worker(built)
     card.write_conf(tmp_path)
     ours, theirs = socket.socketpair()
-    process = start(card.spec(tmp_path), pass_fd=theirs.fileno())
+    held, lifeline = socket.socketpair()
+    process = start(card.spec(tmp_path), pass_fd=theirs.fileno(), lifeline=lifeline.fileno())
     theirs.close()
     ours.close()
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (125, b"")
     assert b"reason=launcher-lost" in stderr
+    held.close()
+    lifeline.close()
+
+
+@pytest.mark.parametrize("what", ["none", "file", "ended"])
+def test_without_a_lifeline_nothing_runs(built: Runtime, tmp_path: Path, what: str) -> None:
+    """Descriptor 4 closed, no socket, or one whose other end is gone already: refused, and the launcher is told."""
+    card = worker(built)
+    card.write_conf(tmp_path)
+    ours, theirs = socket.socketpair()
+    held, lifeline = socket.socketpair()
+    held.close()
+    with (tmp_path / "file").open("w") as file, lifeline, ours:
+        fd = {"none": None, "file": file.fileno(), "ended": lifeline.fileno()}[what]
+        process = start(card.spec(tmp_path), pass_fd=theirs.fileno(), lifeline=fd)
+        theirs.close()
+        send(ours, card.hello)
+        report = receive(ours)
+        assert report["status"] == ["refused"]
+        assert report["reason"] == ["launcher-lost" if what == "ended" else "no-lifeline"]
+        stdout, _ = process.communicate(timeout=60)
+        assert (process.returncode, stdout) == (125, b"")
 
 
 def test_the_runtime_runs_nothing_of_this_machine(built: Runtime) -> None:

@@ -21,6 +21,7 @@ from launcher.seccomp import table
 STAGE2 = {
     "backend": "landlock",
     "used": "7",
+    "lifeline": "armed",
     "proof": "ok",
     "egress": "ok",
     "no_new_privs": "1",

@@ -17,6 +17,7 @@ INSIDE = {
     "backend": "landlock",
     "used": "7",
     "proof": "ok",
+    "lifeline": "armed",
     "egress": "ok",
     "env": "scrubbed",
     "no_new_privs": "1",
