@@ -19,13 +19,21 @@ CONFIG = "/etc/card-run/config.toml"
 OWNERS = (0,)
 _CEILING = "ceiling"
 REASON = "bench-config"
+GRANT_SECONDS = 900
+_MOST_GRANT_SECONDS = 86400
 
 
 class Bench(Value):
-    """Settings of this machine: whether documentation ranges count as internet, and the ranges of other benches."""
+    """Settings of this machine: whether documentation ranges count as internet, and the ranges of other benches.
+
+    `grants_may_exceed_policy` lets a grant open a host that is not in the policy file, for its run; `grant_seconds` is
+    how long a grant may be good.
+    """
 
     documentation_ranges: bool = False
     benches: tuple[str, ...] = ()
+    grants_may_exceed_policy: bool = False
+    grant_seconds: int = GRANT_SECONDS
 
 
 class CeilingFile(Value):
@@ -83,21 +91,25 @@ def _table(file: trust.File) -> "tuple[dict[str, Any], list[Refusal]]":
 
 
 def _judge(table: "dict[str, Any]") -> tuple[Bench, list[Refusal]]:
-    known = ("documentation_ranges", "benches", _CEILING)
+    known = ("documentation_ranges", "benches", "grants_may_exceed_policy", "grant_seconds", _CEILING)
     refusals: list[Refusal] = []
     for key in table:
         if key not in known:
             from launcher.access.judge import nearest
 
             refusals.append(Refusal(REASON, f"{CONFIG}: unknown key {key!r}", nearest(key, known)))
-    documentation = table.get("documentation_ranges", False)
-    if not isinstance(documentation, bool):
-        refusals.append(Refusal(REASON, f"{CONFIG}: documentation_ranges is true or false"))
-    benches, wrong = _ranges(table.get("benches", []))
-    refusals += [Refusal(REASON, f"{CONFIG}: {problem}") for problem in wrong]
+    switches = {name: table.get(name, False) for name in ("documentation_ranges", "grants_may_exceed_policy")}
+    wrong = [f"{name} is true or false" for name, value in switches.items() if not isinstance(value, bool)]
+    seconds = table.get("grant_seconds", GRANT_SECONDS)
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 < seconds <= _MOST_GRANT_SECONDS:
+        wrong.append(f"grant_seconds is a number of seconds from 1 to {_MOST_GRANT_SECONDS}")
+        seconds = GRANT_SECONDS
+    benches, unclear = _ranges(table.get("benches", []))
+    refusals += [Refusal(REASON, f"{CONFIG}: {problem}") for problem in wrong + unclear]
     if _CEILING in table:
         refusals += _ceiling(table[_CEILING])[1]
-    return Bench(documentation_ranges=documentation is True, benches=benches), refusals
+    switched = {name: value is True for name, value in switches.items()}
+    return Bench(**switched, benches=benches, grant_seconds=seconds), refusals
 
 
 def _ceiling(value: object) -> "tuple[Ceiling | None, list[Refusal]]":

@@ -37,6 +37,7 @@ class Option(Value):
 OPTIONS = (
     Option(name="card", kind=ONE, metavar="FILE", help="start from this card file; flags override it, lists add"),
     Option(name="image", kind=ONE, metavar="REF", help=f"full reference of a local image ({DEFAULT_IMAGE})"),
+    Option(name="grant", kind=MANY, metavar="TOKEN|@FILE|fd:N", help="open one gated thing for this run; see card(1)"),
     Option(name="run", kind=ONE, metavar="ID", help="run id: a-z, 0-9 and _ (default: drawn at random)"),
     Option(name="read", kind=MANY, metavar="PATH", help="readable and executable inside, at the same path"),
     Option(name="read-noexec", kind=MANY, metavar="PATH", help="readable, mounted noexec"),

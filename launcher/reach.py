@@ -161,6 +161,8 @@ def _listed(judged: _Judged, access: str, path: str, found: dict[str, str]) -> N
         return
     place = os.path.realpath(path)
     asked, held = _levels(judged.asked, place), _levels(judged.held, place)
+    if _granted(judged.opened, access, place):
+        return  # the grant's own mount is what opens it
     wanted = asked[1] if access == WRITE else asked[0]
     if wanted < _OPEN:
         _contradiction(judged, access, path, LEVELS[wanted])
@@ -175,6 +177,11 @@ def _listed(judged: _Judged, access: str, path: str, found: dict[str, str]) -> N
     else:
         found.pop(place, None)
         found[path] = access
+
+
+def _granted(opened: Opened, access: str, place: str) -> bool:
+    tops = opened.write if access == WRITE else (*opened.read, *opened.write)
+    return any(holds(top, place) for top in tops)
 
 
 def _places(profile: Profile) -> set[str]:
@@ -213,7 +220,7 @@ def _place(judged: _Judged, path: str, found: dict[str, str]) -> None:
     elif own and held[0] < _OPEN == asked[0]:
         judged.narrowed.append(f"{CEILING} closes {path}")
     closed = [word for word, level in zip(("read", "write"), held, strict=True) if LEVELS[level] == GATED]
-    if own and closed and asked == held:
+    if own and closed and asked == held and not _granted(judged.opened, WRITE, path):
         judged.gated.append(f"{' and '.join(closed)} of {path} is gated: closed without a grant")
 
 

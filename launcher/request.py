@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launcher.access.profile import Profile
     from launcher.cardfile.merge import Merged
+    from launcher.reach import Opened
 
 DEFAULT_IMAGE = "localhost/card-run/card:latest"
 
@@ -17,7 +18,8 @@ DEFAULT_IMAGE = "localhost/card-run/card:latest"
 class Request(Value):
     """The command line of one card as it was given; every judgement on it is `launcher.launch`'s.
 
-    `profile` is the access profile that the card states; without one the flags themselves are what is allowed.
+    `profile` is the access profile that the card states; without one the flags themselves are what is allowed. `grant`
+    are tokens as they were given, `executor` whose they are on this bench, and `opened` what they came to.
     """
 
     command: tuple[str, ...]
@@ -60,3 +62,6 @@ class Request(Value):
     card_name: str | None = None
     profile: "Profile | None" = None
     merged: "Merged | None" = None
+    grant: tuple[str, ...] = ()
+    executor: str = ""
+    opened: "Opened | None" = None

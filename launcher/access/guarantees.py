@@ -19,6 +19,9 @@ BITS = (
     "resource_limits",
 )
 
+# What every run measures, or is not released.
+ALWAYS = BITS[:6]
+
 
 def needed(profile: Profile) -> tuple[str, ...]:
     """Return the guarantees without which a run would not be what its profile says.

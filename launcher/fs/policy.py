@@ -42,13 +42,14 @@ class Filesystem(Value):
 
 
 class Asked(Value):
-    """What the flags ask of the file system, as text."""
+    """What the flags ask of the file system, as text; `granted` may be written even where they are files."""
 
     read: tuple[str, ...] = ()
     noexec: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
+    granted: tuple[str, ...] = ()
     cwd: str | None = None
     git_writable: bool = False
     look_only: bool = False
@@ -82,7 +83,7 @@ def _roots(asked: Asked, forbidden: tuple[tuple[str, str, bool], ...]) -> tuple[
     roots: list[Root] = []
     refusals: list[Refusal] = []
     for one in paths:
-        root, refusal = _resolve(one)
+        root, refusal = _resolve(one, asked.granted)
         if root is None:
             refusals += refusal
             continue
@@ -92,7 +93,7 @@ def _roots(asked: Asked, forbidden: tuple[tuple[str, str, bool], ...]) -> tuple[
     return roots, refusals
 
 
-def _resolve(one: _Path) -> tuple[Root | None, list[Refusal]]:
+def _resolve(one: _Path, granted: tuple[str, ...] = ()) -> tuple[Root | None, list[Refusal]]:
     shown = f"{one.flag} {one.text!r}"
     if unprintable(one.text):
         return None, [Refusal("bad-path", f"{shown} holds a control character or is not UTF-8")]
@@ -106,8 +107,9 @@ def _resolve(one: _Path) -> tuple[Root | None, list[Refusal]]:
     if unprintable(path):
         return None, [Refusal("bad-path", f"{shown} leads to a path with a control character or one that is not UTF-8")]
     directory = stat.S_ISDIR(found.st_mode)
-    if not directory and not (stat.S_ISREG(found.st_mode) and one.access != WRITE):
-        wanted = "a directory" if one.access == WRITE else "a directory or a regular file"
+    file = one.access != WRITE or one.text in granted
+    if not directory and not (stat.S_ISREG(found.st_mode) and file):
+        wanted = "a directory or a regular file" if file else "a directory"
         return None, [Refusal("path-kind", f"{shown} is not {wanted}")]
     return Root(access=one.access, path=path, directory=directory, device=found.st_dev, inode=found.st_ino), []
 
@@ -216,8 +218,8 @@ def _start(roots: list[Root], cwd: str | None) -> tuple[str, list[Refusal]]:
         return first, []
     if not cwd.startswith("/") or unprintable(cwd):
         return HOME, [Refusal("relative-path", f"--cwd {cwd!r} is not an absolute path")]
-    path = os.path.realpath(cwd)
-    if any(_under(path, private) for private in PRIVATE) and not os.path.isdir(path):
+    path = cwd if cwd == HOME else os.path.realpath(cwd)
+    if path == HOME or (any(_under(path, private) for private in PRIVATE) and not os.path.isdir(path)):
         return path, []
     holders = set(ancestors(path))
     if not any((root.device, root.inode) in holders for root in roots if root.directory):

@@ -1,0 +1,65 @@
+"""What a grant is tied to: everything of a run that decides what the granted thing would mean.
+
+Computed the same way when a grant is issued and when a run starts, from the same request. The rule: whatever could make
+the run another one than was approved is in here, as a digest where it may hold secrets.
+"""
+
+import os
+
+from hooks.plan import sha256
+from launcher.access.profile import Profile, fingerprint, pack
+from launcher.request import Request
+from launcher.value import Value
+from oci.refusal import Refusal, Refused
+
+_DOMAIN = "card-run/route"
+
+
+class Binding(Value):
+    """A run as a grant sees it; `promised` are the guarantees that it will not be released without."""
+
+    executor: str
+    run: str
+    command: str
+    cwd: str
+    profile: str
+    route: str
+    promised: tuple[str, ...]
+
+
+def of(request: Request, profile: Profile, *, policy: str, cwd: str, promised: tuple[str, ...]) -> Binding:
+    """Return the binding of a request under the profile it is held to.
+
+    `policy` is the policy file's path and `cwd` where the worker starts without any grant. Raises Refused where the
+    policy file cannot be read.
+    """
+    return Binding(
+        executor=request.executor,
+        run=request.run or "",
+        command=command_digest(request.command),
+        cwd=os.path.realpath(cwd),
+        profile=fingerprint(profile),
+        route=route(request, policy),
+        promised=promised,
+    )
+
+
+def command_digest(command: tuple[str, ...]) -> str:
+    """Return the digest of a command, word by word: `a b` and `a  b` are two, and so are one word and two."""
+    words = [word.encode("utf-8", "surrogateescape") for word in command]
+    return sha256(b"".join(len(word).to_bytes(4, "big") + word for word in words))
+
+
+def route(request: Request, policy: str) -> str:
+    """Return the digest of how a card reaches what: the policy file's bytes, who resolves names, where rules stand."""
+    try:
+        with open(policy, "rb") as file:
+            content = sha256(file.read())
+    except OSError as error:
+        text = f"egress policy {policy}: {os.strerror(error.errno or 0)}"
+        raise Refused([Refusal("policy-unreadable", text, "name another with --egress FILE")]) from None
+    from launcher.egress import nameservers
+
+    servers, _ = nameservers.from_flag(request.resolver) if request.resolver else nameservers.from_file()
+    items = [("domain", _DOMAIN), ("policy", content), *(("resolver", one) for one in servers.servers)]
+    return sha256(pack([*items, ("placement", request.net), ("dns", request.dns)]))
