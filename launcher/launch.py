@@ -19,6 +19,7 @@ from oci.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from launcher.fs.keep import Kept
     from launcher.reach import Bounds
 
 _RUN_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
@@ -49,6 +50,7 @@ class Launch(Value):
     dns: str | None
     wants_dns: bool
     filesystem: Filesystem
+    kept: "tuple[Kept, ...]" = ()
     policy_path: str
     names: tuple[str, ...]
     nameservers: Nameservers
@@ -75,6 +77,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
     servers, deaf = _servers(request)
     roots, closed = filesystem.decide(_filesystem(request), forbidden=guard.forbidden())
     home, notes, homeless = _home(request, roots)
+    kept, unkept = _kept(request, roots, held_to)
     env, dropped, unset = environment.decide(
         home=home, asked=request.env, files=request.env_file, host=request.env_host
     )
@@ -96,6 +99,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         wants_dns=request.dns == "question",
         filesystem=roots,
         policy_path=path,
+        kept=kept,
         names=names,
         nameservers=servers,
         resolve_timeout=request.resolve_timeout,
@@ -125,6 +129,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         *guard.deciding_files(request, path, roots),
         *homeless,
         *unset,
+        *unkept,
         *unbounded,
         *_no_route(request, route4=route4, route6=route6),
     ]
@@ -132,6 +137,29 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
 
 def _bounded(request: Request) -> "tuple[Request, Bounds | None, list[Refusal]]":
     """Return the request as its profile and the bench's ceiling leave it, and why it cannot run so."""
+def _kept(
+    request: Request, roots: Filesystem, held_to: "Bounds | None"
+) -> "tuple[tuple[Kept, ...], list[Refusal]]":
+    """Return what of the card's own is kept between runs, and why it cannot be."""
+    if request.keep is None:
+        return (), []
+    from launcher.fs import keep  # only for a caller that runs many cards as one
+
+    kept, refusals = keep.decide(request.keep, roots, forbidden=guard.forbidden(), look_only=request.plan)
+    if request.home != "isolated":
+        refusals.append(Refusal("keep-contradiction", "--keep keeps the card's own HOME, and --home real names yours"))
+    if request.tmp_size is not None:
+        text = "--tmp-size cannot bound what --keep keeps on the bench's own file system"
+        refusals.append(Refusal("keep-contradiction", text, "leave one of them out"))
+    if held_to is not None and held_to.ceiling is not None:
+        from launcher.reach import CEILING, may_write
+
+        if not may_write(held_to.ceiling, request.keep):
+            text = f"--keep {request.keep!r}: {CEILING} does not let cards write there"
+            refusals.append(Refusal("ceiling-path", text, "keep it in a place that the ceiling has for writing"))
+    return kept, refusals
+
+
     ceiling, refusals = bench.ceiling()
     if ceiling is None and request.profile is None:
         return request, None, refusals

@@ -60,6 +60,7 @@ OPTIONS = (
     Option(
         name="home", kind=ONE, choices=("isolated", "real"), help="HOME: the card's own, or the caller's (isolated)"
     ),
+    Option(name="keep", kind=ONE, metavar="DIR", help="keep HOME and /tmp of an isolated card there between runs"),
     Option(name="net", kind=ONE, choices=("pasta", "slirp", "bridge", "none"), help="network of the card (pasta)"),
     Option(name="user", kind=ONE, choices=("keep-id", "root"), help="who the worker is inside (keep-id: you)"),
     Option(
@@ -77,6 +78,8 @@ OPTIONS = (
     Option(name="plan", kind=FLAG, help="print the plan and start nothing"),
     Option(name="json", kind=ONE, metavar="FILE|FD", help="write the receipt there; with --plan, print it as JSON"),
     Option(name="quiet", kind=FLAG, short="q", help="print refusals only"),
+    Option(name="events", kind=ONE, metavar="FD", help="for programs: tell all here, as JSON lines, and not on stderr"),
+    Option(name="lifeline", kind=ONE, metavar="FD", help="for programs: end the card once the other end is gone"),
     Option(name="interactive", kind=FLAG, short="i", help="pass standard input to the worker"),
     Option(name="tty", kind=FLAG, short="t", help="give the worker a terminal"),
     Option(name="help", kind=FLAG, short="h", help="show this"),
@@ -184,6 +187,8 @@ def read(arguments: list[str]) -> tuple[Request, dict[str, bool]]:
     refusals = [Refusal("bad-command-line", problem, USAGE) for problem in line.problems]
     if any(asked.values()):
         return Request(command=()), asked
+    if "events" in line.values or "lifeline" in line.values:
+        _embedded(line)
     card, command = line.values.pop("card", None), tuple(arguments[end + 1 :])
     flags = {**line.values, "command": command} if command else line.values
     return _merged(flags, card, refusals), asked
@@ -192,6 +197,16 @@ def read(arguments: list[str]) -> tuple[Request, dict[str, bool]]:
 def _merged(flags: "dict[str, Any]", card: str | None, refusals: list[Refusal]) -> Request:
     """Return the request that flags, a card file and the user's defaults make; raises Refused."""
     defaults = user_config()
+def _embedded(line: Line) -> None:
+    """Tie card-run to the program that runs it, which then hears of every refusal."""
+    from launcher.run import events
+
+    if "events" in line.values:
+        events.listen(line.values["events"])
+    if "lifeline" in line.values:
+        events.tie(line.values["lifeline"])
+
+
     if card is None and not os.path.lexists(defaults):
         if refusals:
             raise Refused(refusals)

@@ -161,6 +161,7 @@ def stage2_conf(plan: Plan) -> bytes:
     items += [(root.access, root.path) for root in launch.filesystem.roots]
     items += [("identity", f"{root.device}:{root.inode}:{root.path}") for root in launch.filesystem.roots]
     items += [("identity", f"{device}:{inode}:{path}") for device, inode, path in launch.filesystem.judged]
+    items += [("identity", f"{one.device}:{one.inode}:{one.path}") for one in launch.kept]
     items += [("measure", name.removeprefix("limit_")) for name in launch.limits.expected()]
     if launch.limits.nofile is not None:
         items.append(("rlimit", f"NOFILE:{launch.limits.nofile}:{launch.limits.nofile}"))

@@ -110,6 +110,13 @@ def bound(
     return request.replace(**judged.changes), bounds, judged.refusals
 
 
+def may_write(ceiling: CeilingFile, path: str) -> bool:
+    """Return whether the ceiling, as it is for no card in particular, lets a path be written."""
+    place = os.path.realpath(path)
+    bench = Profile(**{**ceiling.ceiling.as_dict(), "workspace": ceiling.ceiling.workspace or HOME})
+    return deepest(levels(bench, write=True), place) == _OPEN
+
+
 def _enforceable(judged: _Judged) -> None:
     own = unavailable(judged.asked) if judged.stated else ()
     for row in own:

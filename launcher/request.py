@@ -42,6 +42,7 @@ class Request(Value):
     env_file: tuple[str, ...] = ()
     env_host: bool = False
     home: str = "isolated"
+    keep: str | None = None
     landlock: str = "clamp"
     tmp_size: str | None = None
     memory: str | None = None
@@ -56,6 +57,8 @@ class Request(Value):
     plan: bool = False
     json: str | None = None
     quiet: bool = False
+    events: str | None = None
+    lifeline: str | None = None
     interactive: bool = False
     tty: bool = False
     podman_arg: tuple[str, ...] = ()

@@ -109,6 +109,9 @@ ELSEWHERE = {
     "json": "where the receipt goes is for whoever runs the card: use --json",
     "plan": "use card plan, or --plan",
     "quiet": "use -q",
+    "keep": "what outlives a run is for whoever runs the card: use --keep",
+    "events": "it is for the program that runs the card: use --events",
+    "lifeline": "it is for the program that runs the card: use --lifeline",
     "detach": "use -d",
     "card": "a card does not include another",
 }

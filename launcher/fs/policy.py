@@ -93,6 +93,15 @@ def _roots(asked: Asked, forbidden: tuple[tuple[str, str, bool], ...]) -> tuple[
     return roots, refusals
 
 
+def writable(
+    flag: str, text: str, *, forbidden: tuple[tuple[str, str, bool], ...]
+) -> tuple[Root | None, list[Refusal]]:
+    """Return a directory that another flag than `--write` gives the card for writing, judged as a write root is."""
+    one = _Path(flag=flag, access=WRITE, text=text)
+    root, refusals = _resolve(one)
+    return root, [*refusals, *(_judge(one, root, forbidden) if root else [])]
+
+
 def _resolve(one: _Path, granted: tuple[str, ...] = ()) -> tuple[Root | None, list[Refusal]]:
     shown = f"{one.flag} {one.text!r}"
     if unprintable(one.text):

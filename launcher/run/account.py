@@ -9,7 +9,7 @@ from launcher.fs import aftermath
 from launcher.life import kept
 from launcher.life.record import Record
 from launcher.plan import Plan
-from launcher.run import output
+from launcher.run import events, output
 from launcher.run.receipt import Measured, build
 
 
@@ -25,6 +25,8 @@ def account(plan: Plan, measured: Measured, record: Record, *, quiet: bool, rece
         output.say("NOTE the ledger could not be read: what was denied is not known")
     elif not quiet:
         output.denials(plan, measured.ledger)
+    if events.heard():
+        events.send("ended", receipt=content)
 
 
 def keep(content: dict[str, Any]) -> None:

@@ -147,6 +147,19 @@ def _user(launch: Launch) -> list[str]:
 
 
 def _network(launch: Launch) -> list[str]:
+def _output(launch: Launch) -> list[str]:
+    """Return where the worker's output goes: to card-run's caller, or for a detached card to its kept log.
+
+    Attached to stdout alone, podman leaves the worker's stdin open for `card attach` (podman-run(1) `--attach`).
+    """
+    if not launch.detach:
+        return ["--log-driver=none"]
+    from launcher.life import kept  # only a detached card keeps its output
+
+    options = (f"path={kept.log_path(launch.run)}", f"max-size={LOG_LIMIT}")
+    return ["--log-driver=k8s-file", *(f"--log-opt={option}" for option in options), "--attach=stdout"]
+
+
     """Return the network, with every way back to the bench closed (pasta(1), slirp4netns(1)), or none."""
     if launch.net == NONE:
         return ["--network=none"]
@@ -179,7 +192,11 @@ def mounts(launch: Launch, runtime: Runtime, directory: str) -> list[Mount]:
         Mount("/etc/hosts", f"{directory}/hosts", ("ro", "noexec", "nosuid", "nodev")),
         Mount("/etc/resolv.conf", f"{directory}/resolv.conf", ("ro", "noexec", "nosuid", "nodev")),
     ]
-    private = [_private(path, launch.limits) for path in filesystem.PRIVATE]
+    kept = {one.path: one.source for one in launch.kept}
+    private = [
+        Mount(path, kept[path], ("nosuid", "nodev")) if path in kept else _private(path, launch.limits)
+        for path in filesystem.PRIVATE
+    ]
     roots = [
         Mount(root.path, root.path, (*_ROOT_OPTIONS[root.access], "nosuid", "nodev"))
         for root in launch.filesystem.roots

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from launcher.plan import Plan
+from launcher.run import events
 from launcher.run.receipt import Measured, guarantees, level
 from oci.refusal import Refusal
 
@@ -20,6 +21,9 @@ To allow a host: have its name reviewed into {policy}, then pass --allow-host NA
 
 def refusals(many: tuple[Refusal, ...]) -> None:
     """Print each refusal on a line of its own."""
+    if events.heard():
+        events.send("refused", refusals=[refusal.to_json() for refusal in many])
+        return
     for refusal in many:
         say(str(refusal))
 
@@ -29,6 +33,9 @@ def say(line: str) -> None:
 
     podman may have made the terminal raw already (termios(3)): there a line needs a return of its own.
     """
+    if events.heard():
+        events.send("note", text=line)
+        return
     with contextlib.suppress(OSError):
         sys.stderr.write(printable(line) + ("\r\n" if sys.stderr.isatty() else "\n"))
         sys.stderr.flush()
@@ -55,6 +62,13 @@ def ok(plan: Plan, measured: Measured) -> None:
         f"level={level(guarantees(measured, plan.launch.limits.expected()))}",
     ]
     say("SANDBOX OK " + " ".join(words))
+
+
+def started(plan: Plan, measured: Measured) -> None:
+    """Tell who listens that the worker starts now, and what was measured of its walls."""
+    bits = guarantees(measured, plan.launch.limits.expected())
+    lifeline = measured.stage2.get("lifeline") == "armed"
+    events.send("started", run=plan.launch.run, level=level(bits), guarantees=bits, lifeline=lifeline)
 
 
 def notes(plan: Plan) -> None:

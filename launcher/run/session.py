@@ -8,7 +8,7 @@ from launcher import bench, pins
 from launcher.launch import BRIDGE, Launch
 from launcher.life.record import Record
 from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
-from launcher.run import command, output
+from launcher.run import command, events, output
 from launcher.run.account import account
 from launcher.run.channel import Channel
 from launcher.run.directory import RELEASED, STAGE2_DIRECTORY, RunDirectory
@@ -122,7 +122,9 @@ class Session:
         lacking = shortfall(plan, measured)
         if lacking:
             raise Refused(lacking)
-        if not quiet:
+        if events.heard():
+            output.started(plan, measured)
+        elif not quiet:
             output.notes(plan)
             output.ok(plan, measured)
         self._podman.release()
