@@ -17,12 +17,13 @@ _MICROSECONDS = 100_000  # the period of cpu.max (cgroup-v2, "CPU Interface File
 
 
 class Limits(Value):
-    """Limits: sizes in bytes, `cpus` in processors, `timeout` in seconds, the rest counted; None is no limit."""
+    """Limits: sizes in bytes, `cpus` in processors, times in seconds, the rest counted; None is no limit."""
 
     memory: int | None = None
     cpus: float | None = None
     pids: int | None = None
     timeout: float | None = None
+    stop_timeout: float = 10
     shm_size: int | None = None
     nofile: int | None = None
     tmp_size: int | None = None
@@ -71,11 +72,17 @@ def amount(text: str) -> float:
     return float(text)
 
 
+def wait(text: str) -> float:
+    """Return a number from zero to a thousand million that may have a fraction; raises ValueError."""
+    return 0.0 if text in {"0", "0.0"} else amount(text)
+
+
 _READERS = {
     "memory": size,
     "cpus": amount,
     "pids": count,
     "timeout": amount,
+    "stop_timeout": wait,
     "shm_size": size,
     "nofile": count,
     "tmp_size": size,

@@ -49,6 +49,7 @@ class Request(Value):
     cpus: str | None = None
     pids: str | None = None
     timeout: str | None = None
+    stop_timeout: str | None = None
     shm_size: str | None = None
     nofile: str | None = None
     limits: str = "strict"
@@ -56,9 +57,10 @@ class Request(Value):
     user: str = "keep-id"
     plan: bool = False
     json: str | None = None
-    quiet: bool = False
     events: str | None = None
     lifeline: str | None = None
+    quiet: bool = False
+    detach: bool = False
     interactive: bool = False
     tty: bool = False
     podman_arg: tuple[str, ...] = ()

@@ -54,7 +54,13 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
         channel, lifeline = Channel(), Lifeline()
         environment = _environment(built)
-        child = spawn.podman(argv, channel_fd=channel.theirs, lifeline_fd=lifeline.theirs, environment=environment)
+        child = spawn.podman(
+            argv,
+            channel_fd=channel.theirs,
+            lifeline_fd=lifeline.theirs,
+            environment=environment,
+            apart=not launch.tty and not (launch.interactive and os.isatty(0)),
+        )
         spawned = time.monotonic()
         channel.spawned()
         lifeline.spawned()
@@ -72,7 +78,12 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
             bundle=bundle,
             run=run,
             record=record,
-            podman=Podman(child, container=command.container(launch.run)),
+            podman=Podman(
+                child,
+                container=command.container(launch.run),
+                tty=launch.tty,
+                stop_timeout=launch.limits.stop_timeout,
+            ),
             channel=channel,
             times=(started, spawned),
         )

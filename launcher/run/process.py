@@ -7,15 +7,16 @@ every byte passes at once and untouched.
 import os
 import threading
 
-from launcher.run.spawn import FORWARDED, Child
+from launcher.run.spawn import HEARD, Child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+    from collections.abc import Callable
 else:
     import _signal
 
-# siginfo_t si_code of a signal that the terminal sent to the whole process group: podman has it already.
+# siginfo_t si_code of a signal that the terminal sent to the whole process group.
 _SI_KERNEL = 0x80
 _GRACE_SECONDS = 10
 # From podman's start to the worker's release, with names resolved and, on a bridge, podman asked twice.
@@ -25,14 +26,20 @@ START_SECONDS = 120
 class Podman:
     """A running podman command."""
 
-    def __init__(self, child: Child, *, container: str) -> None:
-        """Take over a podman that was started: relay its stderr and forward signals to it from now on."""
+    def __init__(self, child: Child, *, container: str, tty: bool = False, stop_timeout: float = 10) -> None:
+        """Take over a podman that was started: relay its stderr and forward signals to it from now on.
+
+        `stop_timeout` is the time in seconds from the worker's SIGTERM until its container is killed.
+        """
         self.pid = child.pid
         self.program = child.program
         self.signalled = False
         self.expired = False
         self.gave_up = False
+        self._apart = child.apart
         self._container = container
+        self._tty = tty
+        self._stop_timeout = stop_timeout
         self._ended = threading.Event()
         self._reaping = threading.Lock()
         self._status: int | None = None
@@ -41,8 +48,8 @@ class Podman:
         self._lock = threading.Lock()
         self._relay = threading.Thread(target=self._copy, args=(child.stderr,), daemon=True)
         self._relay.start()
-        threading.Thread(target=self._forward, daemon=True).start()
-        self._give_up_after(START_SECONDS)
+        threading.Thread(target=self._listen, daemon=True).start()
+        _later(START_SECONDS, self._give_up)
 
     def release(self) -> None:
         """Let podman's stderr through from now on: it is the worker's."""
@@ -50,12 +57,6 @@ class Podman:
             self._relay_now = True
             _write_all(2, bytes(self._said))
             self._said.clear()
-
-    def _give_up_after(self, seconds: float) -> None:
-        """Kill podman if the worker is not released by then: an odd image can hang podman for ever."""
-        timer = threading.Timer(seconds, self._give_up)
-        timer.daemon = True
-        timer.start()
 
     def _give_up(self) -> None:
         with self._lock:
@@ -82,17 +83,31 @@ class Podman:
                 os.kill(self.pid, number)
 
     def expire(self) -> None:
-        """Ask the worker to end (SIGTERM, which podman passes on), and end its container if that does not help."""
+        """End the worker because its time is over."""
         self.expired = True
+        self.end()
+
+    def end(self) -> None:
+        """Ask the worker to end (SIGTERM, which podman passes on), and kill its container if that takes too long."""
         self._signal(_signal.SIGTERM)
-        if not self._ended.wait(_GRACE_SECONDS):
+        self._call("unpause")  # a frozen worker hears nothing, see cgroups(7)
+        _later(self._stop_timeout, self._kill_unless_ended)
+
+    def _kill_unless_ended(self) -> None:
+        if not self._ended.is_set():
             self.kill("KILL")
 
     def kill(self, name: str) -> None:
         """Send the container's first process a signal past podman's own client (podman-kill(1))."""
-        words = [self.program, "--remote=false", "kill", f"--signal={name}", self._container]
-        pid = os.posix_spawn(self.program, words, os.environ, setsigmask=())
-        os.waitpid(pid, 0)
+        self._call("kill", f"--signal={name}")
+
+    def _call(self, verb: str, *options: str) -> bool:
+        """Have another podman do something with the container; return whether it did. Nothing of it is shown."""
+        words = [self.program, "--remote=false", verb, *options, self._container]
+        quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+        # Of its own group: what comes by the terminal meanwhile is not for it.
+        pid = os.posix_spawn(self.program, words, os.environ, file_actions=quiet, setsigmask=(), setpgroup=0)
+        return os.waitpid(pid, 0)[1] == 0
 
     def said(self) -> str:
         """Return what podman said and was held back."""
@@ -107,16 +122,41 @@ class Podman:
                     self._said += data
         os.close(fd)
 
-    def _forward(self) -> None:
+    def _listen(self) -> None:
         while True:
-            info = _signal.sigwaitinfo(FORWARDED)
-            self.signalled = True
-            if info.si_signo == _signal.SIGHUP:
-                # The terminal is gone. podman does not pass signals on to a card that has one of its own.
-                self.kill("HUP")
-            elif info.si_code != _SI_KERNEL:
-                self._signal(info.si_signo)
-            self._give_up_after(_GRACE_SECONDS)
+            info = _signal.sigwaitinfo(HEARD)
+            if info.si_signo == _signal.SIGTSTP:
+                self._suspend()
+            else:
+                self.signalled = True
+                self._forward(info)
+
+    def _forward(self, info: "_signal.struct_siginfo") -> None:
+        """Pass a signal on, once: to the worker, or before there is one to podman, which may hang by then."""
+        if not self._relay_now:
+            self._signal(info.si_signo)
+            _later(_GRACE_SECONDS, self._give_up)
+        elif info.si_signo == _signal.SIGTERM:
+            self.end()
+        elif info.si_signo == _signal.SIGHUP and self._tty:
+            # The terminal is gone, and podman with it: its client does not pass this one on.
+            self.kill("HUP")
+            _later(self._stop_timeout, self._kill_unless_ended)
+        elif self._apart or info.si_code != _SI_KERNEL:
+            self._signal(info.si_signo)
+
+    def _suspend(self) -> None:
+        """Ctrl-Z: freeze the container and stop, as the shell that we are a job of expects; go on when it says so."""
+        paused = self._call("pause")
+        os.kill(os.getpid(), _signal.SIGSTOP)
+        if paused:
+            self._call("unpause")
+
+
+def _later(seconds: float, do: "Callable[[], None]") -> None:
+    timer = threading.Timer(seconds, do)
+    timer.daemon = True
+    timer.start()
 
 
 def _write_all(fd: int, data: bytes) -> None:

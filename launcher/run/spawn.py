@@ -21,27 +21,42 @@ FORWARDED = (
     _signal.SIGUSR1,
     _signal.SIGUSR2,
 )
+HEARD = (*FORWARDED, _signal.SIGTSTP)
 _PYTHON_IGNORES = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 
 class Child:
-    """A podman that was started: its program, process id, and the descriptor that its stderr is read from."""
+    """A podman that was started: its program, process id, and the descriptor that its stderr is read from.
 
-    __slots__ = ("pid", "program", "stderr")
+    `apart` is whether it has a process group of its own, so that what the terminal sends reaches card-run alone.
+    """
 
-    def __init__(self, program: str, pid: int, stderr: int) -> None:
+    __slots__ = ("apart", "pid", "program", "stderr")
+
+    def __init__(self, program: str, pid: int, stderr: int, *, apart: bool) -> None:
         self.program = program
         self.pid = pid
         self.stderr = stderr
+        self.apart = apart
 
 
 def hold_signals() -> None:
-    """Keep the signals that end a run pending until there is a child to forward them to."""
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, FORWARDED)
+    """Keep the signals that we act on pending until there is a child to act on.
+
+    But for those that our caller ignores, as nohup(1) does: a blocked signal would be kept all the same (signal(7)).
+    """
+    heard = [number for number in HEARD if _signal.getsignal(number) != _signal.SIG_IGN]
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, heard)
 
 
-def podman(argv: list[str], *, channel_fd: int, lifeline_fd: int, environment: dict[str, str]) -> Child:
-    """Start podman; raises OSError of posix_spawn(3), and then nothing was started."""
+def podman(
+    argv: list[str], *, channel_fd: int, lifeline_fd: int, environment: dict[str, str], apart: bool = False
+) -> Child:
+    """Start podman; raises OSError of posix_spawn(3), and then nothing was started.
+
+    `apart` gives it a process group of its own; it cannot read a terminal then (setpgid(2), SIGTTIN).
+    """
+    group = 0 if apart else os.getpgrp()
     read_end, write_end = os.pipe()
     actions = [
         (os.POSIX_SPAWN_DUP2, write_end, 2),
@@ -49,10 +64,18 @@ def podman(argv: list[str], *, channel_fd: int, lifeline_fd: int, environment: d
         (os.POSIX_SPAWN_DUP2, lifeline_fd, LIFELINE_FD),
     ]
     try:
-        pid = os.posix_spawn(argv[0], argv, environment, file_actions=actions, setsigmask=(), setsigdef=_PYTHON_IGNORES)
+        pid = os.posix_spawn(
+            argv[0],
+            argv,
+            environment,
+            file_actions=actions,
+            setpgroup=group,
+            setsigmask=(),
+            setsigdef=_PYTHON_IGNORES,
+        )
     except OSError:
         os.close(read_end)
         raise
     finally:
         os.close(write_end)
-    return Child(argv[0], pid, read_end)
+    return Child(argv[0], pid, read_end, apart=apart)

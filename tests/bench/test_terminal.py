@@ -13,7 +13,7 @@ import struct
 import subprocess
 import termios
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -69,6 +69,11 @@ class Terminal:
         """Return how the terminal is set (termios(3))."""
         return termios.tcgetattr(self._master)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send the program itself a signal, past the terminal."""
+        children = run(["pgrep", "--parent", str(self._program.pid)]).out.split()
+        os.kill(int(children[0]) if children else self._program.pid, number)
+
     def close(self) -> None:
         """Close the window."""
         if self._master >= 0:
@@ -85,21 +90,34 @@ class Terminal:
         return self._program.wait(timeout=PATIENCE_SECONDS)
 
 
+def terminal(*words: str) -> AbstractContextManager[Terminal]:
+    """Start card-run with a terminal of its own."""
+    return program("card-run", "-it", *words)
+
+
 @contextmanager
-def terminal(*words: str) -> Generator[Terminal]:
-    """Start card-run with a terminal of 40 rows and 100 columns as its own controlling one."""
+def jobs() -> Generator[Terminal]:
+    """Start an interactive shell of the bench's own, at its first prompt, in which cards are jobs."""
+    with program("env", f"PS1={PROMPT}", "bash", "--norc", "--noprofile", "-i") as opened:
+        opened.until(PROMPT)
+        yield opened
+
+
+@contextmanager
+def program(*words: str) -> Generator[Terminal]:
+    """Start a program with a terminal of 40 rows and 100 columns as its own controlling one."""
     master, slave = pty.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    argv = ["setsid", "--ctty", "--wait", "card-run", "-it", *words]
+    argv = ["setsid", "--ctty", "--wait", *words]
     environment = {**os.environ, "TERM": "dumb"}  # without the escapes that readline writes for others
-    with subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=environment) as program:
+    with subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=environment) as started:
         os.close(slave)
-        opened = Terminal(master, program)
+        opened = Terminal(master, started)
         try:
             yield opened
         finally:
             opened.close()
-            if program.poll() is None:
+            if started.poll() is None:
                 run(["podman", "kill", "--all"])
 
 

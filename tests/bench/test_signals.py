@@ -1,0 +1,189 @@
+"""Signals, without a terminal of the card's own and with one: each is heard once, and a card that must end does.
+
+Nothing is waited for by time but what the promise itself is about.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.bench.cards import run
+from tests.bench.test_terminal import CTRL_C, CTRL_Z, Terminal, jobs, terminal
+
+# Tells each signal as it comes; ends with 7 on TERM.
+TELL = """
+import signal, sys
+names = ["INT", "HUP", "QUIT", "USR1", "USR2", "TERM"]
+numbers = {getattr(signal, "SIG" + name): name for name in names}
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+print("up", flush=True)
+while True:
+    name = numbers[signal.sigwait(numbers)]
+    print(name, flush=True)
+    if name == "TERM":
+        sys.exit(7)
+"""
+DEAF = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+
+
+@contextmanager
+def card(*words: str, prefix: tuple[str, ...] = (), **options: object) -> Generator[subprocess.Popen[str]]:
+    """Start a card in the background that says `up` when its worker runs."""
+    argv = [*prefix, "card-run", "-q", *words]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **options) as running:  # type: ignore[call-overload]
+        try:
+            assert line(running) == "up"
+            yield running
+        finally:
+            running.kill()
+
+
+def line(running: "subprocess.Popen[str]") -> str:
+    """Return the next line that the worker prints."""
+    assert running.stdout is not None
+    return running.stdout.readline().removesuffix("\n")
+
+
+def took(call: "subprocess.Popen[str]", seconds: int) -> tuple[int, float]:
+    """Return the exit status, and how long it took from now."""
+    start = time.monotonic()
+    return call.wait(timeout=seconds), time.monotonic() - start
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("group", [False, True])
+def test_each_signal_reaches_the_worker_once(group: bool) -> None:  # noqa: FBT001
+    """Sent to card-run or to its whole process group, as timeout(1) and shells do; TERM ends it with its own status."""
+    with card("--", "python3", "-c", TELL, start_new_session=True) as running:
+        send = os.killpg if group else os.kill
+        for name in ("INT", "HUP", "QUIT", "USR1", "USR2", "INT"):
+            send(running.pid, signal.Signals[f"SIG{name}"])
+            assert line(running) == name
+        send(running.pid, signal.SIGTERM)
+        assert running.stdout is not None
+        assert running.stdout.read() == "TERM\n"
+        assert running.wait(timeout=20) == 7
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_what_ignores_term_is_killed_after_the_stop_timeout() -> None:
+    """TERM is asked first, and KILL comes when the time is over and not before."""
+    with card("--stop-timeout", "2", "--", "sh", "-c", DEAF) as running:
+        running.send_signal(signal.SIGTERM)
+        status, seconds = took(running, 20)
+    assert status == 137
+    assert 2 <= seconds < 6
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_what_ends_in_time_is_not_killed() -> None:
+    """A worker that takes a second to tidy up ends with its own status."""
+    tidy = "trap 'sleep 1; echo tidy; exit 3' TERM; echo up; while :; do sleep 0.1; done"
+    with card("--stop-timeout", "30", "--", "sh", "-c", tidy) as running:
+        running.send_signal(signal.SIGTERM)
+        assert line(running) == "tidy"
+        assert running.wait(timeout=20) == 3
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "1e3"])
+def test_a_stop_timeout_that_is_none_is_refused(text: str) -> None:
+    """Seconds, from zero."""
+    done = run(["card-run", "--stop-timeout", text, "--", "true"])
+    assert (done.status, done.reasons) == (125, ["bad-limit"])
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(("worker", "status"), [("trap 'exit 7' TERM; echo up; sleep 60 & wait", 7), (DEAF, 137)])
+def test_a_paused_card_can_be_ended(worker: str, status: int) -> None:
+    """TERM reaches a worker that is frozen, and KILL one that does not listen."""
+    with card("--run", "frozen", "--stop-timeout", "2", "--", "sh", "-c", worker) as running:
+        assert run(["podman", "pause", "card-frozen"]).status == 0
+        running.send_signal(signal.SIGTERM)
+        assert took(running, 20)[0] == status
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_paused_card_ends_with_its_timeout() -> None:
+    """`--timeout` is not outlived by pausing."""
+    with card("--run", "frozen", "--timeout", "3", "--stop-timeout", "1", "--", "sh", "-c", DEAF) as running:
+        assert run(["podman", "pause", "card-frozen"]).status == 0
+        assert took(running, 20)[0] == 124
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_nohup_holds() -> None:
+    """A hang-up that the caller ignores does not reach the worker; control: the first test of this file."""
+    with card("--", "python3", "-c", TELL, prefix=("nohup",), stdin=subprocess.DEVNULL) as running:
+        running.send_signal(signal.SIGHUP)
+        running.send_signal(signal.SIGUSR1)
+        assert line(running) == "USR1"
+        running.send_signal(signal.SIGTERM)
+        assert line(running) == "TERM"
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_term_reaches_a_worker_with_a_terminal() -> None:
+    """The worker's own status comes back through its terminal."""
+    with terminal("--", "python3", "-c", TELL) as opened:
+        opened.until("up\r\n")
+        opened.send(signal.SIGTERM)
+        opened.until("TERM\r\n")
+        assert opened.ended() == 7
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_lost_terminal_ends_a_worker_that_ignores_it() -> None:
+    """SIGHUP is asked first; then the card is killed, for nobody could see it any more."""
+    with terminal(
+        "--stop-timeout", "1", "--", "sh", "-c", "trap '' HUP; echo up; while :; do sleep 0.1; done"
+    ) as opened:
+        opened.until("up\r\n")
+        opened.close()
+        assert opened.ended() == 137
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_ctrl_c_and_ctrl_z_in_a_shell_of_the_bench() -> None:
+    """A card without a terminal as a job: Ctrl-Z freezes it, fg lets it go on, Ctrl-C reaches its worker once."""
+    with jobs() as shell:
+        shell.type(f"card-run -q --run job -- python3 -u -c '{TICK}'\r")
+        shell.until("tick\r\n")
+        shell.type(CTRL_Z)
+        assert "Stopped" in shell.until("ready> ")
+        assert run(["podman", "ps", "--all", "--format", "{{.State}}"]).out == "paused\n"
+        assert "Stopped" in shell.ask("jobs")
+        shell.type("fg\r")
+        shell.until("tick\r\n")
+        shell.type(CTRL_C)
+        shell.until("caught\r\n")
+        shell.until("ready> ")
+        assert shell.ask("echo $?") == "5\n"
+
+
+TICK = """
+import sys, time
+try:
+    while True:
+        print("tick")
+        time.sleep(0.1)
+except KeyboardInterrupt:
+    print("caught")
+    sys.exit(5)
+"""
+
+
+def test_no_carriage_return_in_what_is_piped(shell: Terminal) -> None:
+    """Without -t, not one is added, whatever the terminal that card-run is started from."""
+    assert shell.ask("card-run -q -- printf 'a\\nb\\n' | od -c | head -1") == "0000000   a  \\n   b  \\n\n"
+
+
+@pytest.fixture
+def shell() -> Generator[Terminal]:
+    """Return a terminal with an interactive shell of the bench's own."""
+    with jobs() as opened:
+        yield opened
