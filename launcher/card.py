@@ -9,7 +9,7 @@ import typer
 from launcher import launch, options, report
 from launcher.check import facts
 from launcher.run import output
-from launcher.verbs import denials, egress, hooks, probe, runtime
+from launcher.verbs import cards, denials, egress, hooks, prepare, probe, runtime
 from oci.refusal import Refused
 
 app = typer.Typer(
@@ -62,6 +62,12 @@ def check(*, as_json: Annotated[bool, typer.Option("--json", help="print the fin
     raise typer.Exit(0 if all(finding.good for finding in findings) else 1)
 
 
+app.command(context_settings=_PASS_ON)(prepare.prepare)
+app.command("new")(cards.new)
+app.command("set")(cards.set_)
+app.command("get")(cards.get)
+app.command("lint")(cards.lint_)
+app.command("schema")(cards.schema_)
 app.command()(probe.probe)
 app.command()(denials.denials)
 

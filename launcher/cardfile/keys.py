@@ -78,6 +78,7 @@ KEYS = (
     _limit("tmp_size", kinds.SIZE, "each of /tmp, /var/tmp and HOME"),
     _limit("shm_size", kinds.SIZE, "shared memory"),
     _limit("timeout", kinds.AMOUNT, "seconds after which the worker is ended, with status 124"),
+    _limit("stop_timeout", kinds.AMOUNT, "seconds from SIGTERM until the card is killed"),
     _limit(
         "enforce",
         kinds.choice("strict", "best-effort"),
@@ -107,11 +108,11 @@ ELSEWHERE = {
     "run": "a run id belongs to one run: use --run",
     "grant": "a grant belongs to one run: use --grant",
     "json": "where the receipt goes is for whoever runs the card: use --json",
-    "plan": "use card plan, or --plan",
-    "quiet": "use -q",
     "keep": "what outlives a run is for whoever runs the card: use --keep",
     "events": "it is for the program that runs the card: use --events",
     "lifeline": "it is for the program that runs the card: use --lifeline",
+    "plan": "use card plan, or --plan",
+    "quiet": "use -q",
     "detach": "use -d",
     "card": "a card does not include another",
 }

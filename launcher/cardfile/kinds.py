@@ -38,7 +38,7 @@ def _list(item: Kind, called: str, *, least: int = 0) -> Kind:
 
 def choice(*words: str) -> Kind:
     """Return the kind of a word out of a few."""
-    return Kind(schema={"type": "string", "enum": list(words)}, called=" or ".join(repr(word) for word in words))
+    return Kind(schema={"type": "string", "enum": list(words)}, called=f"{', '.join(words[:-1])} or {words[-1]}")
 
 
 NAME = _text(f"{_PRINTABLE}+", "one line of text", longest=64)

@@ -34,7 +34,7 @@ class Source(Value):
         """Return the directory that its relative paths start from."""
         return os.path.dirname(self.path)
 
-    def line(self, where: tuple[str | int, ...]) -> int:
+    def line(self, where: position.Where) -> int:
         """Return the line that a value stands in."""
         return position.nearest(position.marks(self.data.decode()), where).value[0]
 
@@ -104,7 +104,7 @@ def judged(data: bytes, *, base: str, defaults: bool = False) -> tuple[dict[str,
     return table, sorted(located, key=lambda one: (one.line, one.column))
 
 
-def _located(problem: Problem, marks: dict[tuple[str | int, ...], position.Mark]) -> Located:
+def _located(problem: Problem, marks: dict[position.Where, position.Mark]) -> Located:
     mark = position.nearest(marks, problem.where)
     line, column = mark.key if shape.NO_KEY in problem.text else mark.value
     return Located(line=line, column=column, key=problem.key, text=problem.text, hint=problem.hint)

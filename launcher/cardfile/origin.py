@@ -10,6 +10,7 @@ from typing import Any
 
 from launcher.cardfile import keys, paths, position
 from launcher.cardfile.load import Source
+from launcher.cardfile.position import Where
 from launcher.launch import Launch
 from launcher.request import Request
 from launcher.value import Value
@@ -19,7 +20,6 @@ DEFAULT, FLAG, IMPLIED = "default", "flag", "implied"
 # Options that are no key of a card and of no file, in the order they are shown.
 _FLAGS = ("egress", "resolve_timeout", "env_host", "git_writable", "landlock", "podman_arg")
 _ACCESS_FIELDS = ("read", "write", "cwd")
-_Where = tuple[str | int, ...]
 
 
 class Row(Value):
@@ -51,9 +51,9 @@ class _Lines:
     """The marks of each source, scanned once."""
 
     def __init__(self) -> None:
-        self._marks: dict[str, dict[_Where, position.Mark]] = {}
+        self._marks: dict[str, dict[Where, position.Mark]] = {}
 
-    def of(self, source: Source, where: _Where) -> str:
+    def of(self, source: Source, where: Where) -> str:
         """Return the words for a place in a source."""
         marks = self._marks.setdefault(source.path, {}) or position.marks(source.data.decode())
         self._marks[source.path] = marks
@@ -62,8 +62,8 @@ class _Lines:
 
 def _items(field: str, value: Any) -> list[Any]:
     """Return the elements of a list, or the one value that there is."""
-    many: tuple[Any, ...] = value if isinstance(value, tuple) and field != "command" else (value,)
-    return [item for item in many if item not in (None, False, ())]
+    items: list[Any] = [*value] if isinstance(value, tuple) and field != "command" else [value]
+    return [item for item in items if item not in (None, False, ())]
 
 
 def _said(item: Any) -> str:
@@ -72,7 +72,7 @@ def _said(item: Any) -> str:
     return "true" if item is True else str(item)
 
 
-def _origin(launch: Launch, lines: _Lines, field: str, where: _Where, item: Any) -> str:
+def _origin(launch: Launch, lines: _Lines, field: str, where: Where, item: Any) -> str:
     request = launch.asked
     for source, values in reversed(request.merged.layers) if request.merged else ():
         place = _place(values, field, item)
@@ -101,7 +101,7 @@ def _stated(request: Request, lines: _Lines, field: str, item: Any) -> str:
     if card is None or card.access is None or field not in _ACCESS_FIELDS:
         return ""
     table = paths.access(card.access, card.base)
-    places: list[tuple[str, _Where]] = [(table["workspace"], ("workspace",))]
+    places: list[tuple[str, Where]] = [(table["workspace"], ("workspace",))]
     places += [(root["path"], ("roots", index, "path")) for index, root in enumerate(table.get("roots", ()))]
     found = [where for path, where in places if os.path.realpath(path) == item]
     return lines.of(card, (keys.ACCESS, *found[0])) if found else ""

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Where = tuple[str | int, ...]
+Where = tuple[str | int, ...]
 
 _SPACE = " \t"
 _GAP = " \t\r\n"
@@ -25,9 +25,9 @@ class Mark(Value):
     value: tuple[int, int]
 
 
-def marks(text: str) -> "dict[Where, Mark]":
+def marks(text: str) -> dict[Where, Mark]:
     """Return the place of every key and element by the keys and indexes that lead to it (`("limits", "memory")`)."""
-    found: "dict[Where, tuple[int, int]]" = {}
+    found: dict[Where, tuple[int, int]] = {}
     try:
         for where, places in _Scanner(text).document():
             found.setdefault(where, places)
@@ -37,7 +37,7 @@ def marks(text: str) -> "dict[Where, Mark]":
     return {where: Mark(key=lines.place(key), value=lines.place(value)) for where, (key, value) in found.items()}
 
 
-def nearest(marks: "dict[Where, Mark]", where: "Where") -> Mark:
+def nearest(marks: dict[Where, Mark], where: Where) -> Mark:
     """Return the mark of a place, or of the nearest one around it that the text has; the first line at last."""
     while where:
         if where in marks:
@@ -77,7 +77,7 @@ class _Scanner:
             else:
                 yield from self._pair(top)
 
-    def _header(self) -> "Where":
+    def _header(self) -> Where:
         double = self.text.startswith("[[", self.at)
         self.at += 2 if double else 1
         parts = [part for part, _ in self._keys()]
@@ -91,11 +91,11 @@ class _Scanner:
         self.arrays[where] = self.arrays.get(where, -1) + 1
         return self._last(where)
 
-    def _last(self, where: "Where") -> "Where":
+    def _last(self, where: Where) -> Where:
         """Return the last element of an array of tables, or the place itself when it is none."""
         return (*where, self.arrays[where]) if where in self.arrays else where
 
-    def _pair(self, top: "Where") -> "Iterator[tuple[Where, tuple[int, int]]]":
+    def _pair(self, top: Where) -> "Iterator[tuple[Where, tuple[int, int]]]":
         keys = list(self._keys())
         self.at += 1  # the equals sign
         self._skip_space()
@@ -122,7 +122,7 @@ class _Scanner:
                 return
             self.at += 1
 
-    def _value(self, where: "Where") -> "Iterator[tuple[Where, tuple[int, int]]]":
+    def _value(self, where: Where) -> "Iterator[tuple[Where, tuple[int, int]]]":
         character = self.text[self.at]
         if character in "\"'":
             self._string()
@@ -134,7 +134,7 @@ class _Scanner:
             while self.at < len(self.text) and self.text[self.at] not in _BARE_ENDS:
                 self.at += 1
 
-    def _array(self, where: "Where") -> "Iterator[tuple[Where, tuple[int, int]]]":
+    def _array(self, where: Where) -> "Iterator[tuple[Where, tuple[int, int]]]":
         self.at += 1
         index = 0
         while self._skip_gap() and self.text[self.at] != "]":
@@ -145,7 +145,7 @@ class _Scanner:
             self.at += self.text[self.at : self.at + 1] == ","
         self.at += 1
 
-    def _inline(self, where: "Where") -> "Iterator[tuple[Where, tuple[int, int]]]":
+    def _inline(self, where: Where) -> "Iterator[tuple[Where, tuple[int, int]]]":
         self.at += 1
         while self._skip_gap() and self.text[self.at] != "}":
             yield from self._pair(where)

@@ -1,0 +1,186 @@
+"""Changing one key of a card file, its comments and order kept (tomlkit), and writing it back whole or not at all.
+
+The rule: a change never makes a card worse. What it came to is judged like any card before it is written, and what was
+wrong before and still is does not stand in the way of mending the rest.
+"""
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tomlkit
+import tomlkit.exceptions
+
+from launcher import trust
+from launcher.access import judge
+from launcher.cardfile import keys, kinds, load
+from launcher.cardfile.keys import ACCESS, Key
+from launcher.cardfile.kinds import Kind
+from oci.refusal import Refusal, Refused
+
+_BAD_KEY = "bad-key"
+
+
+def find(dotted: str) -> Key:
+    """Return the key of that name, of `[access]` too; raises Refused (`bad-key`) with the nearest known one."""
+    found = keys.find(dotted) or next((key for key in _ACCESS_KEYS if key.dotted == dotted), None)
+    if found is not None:
+        return found
+    known = [key.dotted for key in (*keys.of(defaults=False), *_ACCESS_KEYS)]
+    twin = [name for name in known if name.rpartition(".")[2] == dotted.rpartition(".")[2]]
+    hint = f"did you mean {twin[0]!r}?" if twin else judge.nearest(dotted, known)
+    raise Refused([Refusal(_BAD_KEY, f"{dotted!r} is no key of a card file", hint)])
+
+
+def _access_key(name: str, kind: Kind) -> Key:
+    return Key(table=ACCESS, name=name, kind=kind, field="", help="")
+
+
+_ACCESS_KEYS = (
+    _access_key("workspace", kinds.PATH),
+    *(_access_key(name, kinds.choice(*words)) for name, words in judge.WORDS.items()),
+    _access_key("ack_unconfined", kinds.FLAG),
+)
+
+
+def read(path: str) -> str:
+    """Return a card file's text; raises Refused when it cannot be read or is no TOML."""
+    place = os.path.abspath(path)
+    found = trust.read(place, (os.getuid(), 0))
+    if found.data is None:
+        faults = found.faults or ("there is no such file",)
+        raise Refused([Refusal("card-missing", f"{path}: {fault}", f"card new {path}") for fault in faults])
+    _, problem = load.parsed(found.data)
+    if problem is not None:
+        raise Refused([load.refusal(path, problem)])
+    return found.data.decode()
+
+
+def lookup(text: str, key: Key) -> Any:
+    """Return what a text says for a key, or None."""
+    table = load.parsed(text.encode())[0]
+    inner = table.get(key.table, {}) if key.table else table
+    return inner.get(key.name) if isinstance(inner, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def value(key: Key, words: list[str]) -> Any:
+    """Return what words on a command line mean as this key's value; raises Refused (`bad-value`)."""
+    if key.kind.many:
+        return _toml(key, words[0]) if len(words) == 1 and words[0].lstrip().startswith("[") else words
+    if len(words) != 1:
+        raise Refused([_bad_value(key, f"takes one value, and these are {len(words)}")])
+    text = words[0]
+    if key.kind in (kinds.FLAG, kinds.COUNT, kinds.AMOUNT) or (key.kind is kinds.SIZE and text.isdigit()):
+        return _toml(key, text)
+    return text
+
+
+def _toml(key: Key, text: str) -> Any:
+    try:
+        return tomlkit.value(text).unwrap()
+    except (tomlkit.exceptions.TOMLKitError, ValueError):
+        raise Refused([_bad_value(key, f"is {key.kind.called}, not {text!r}")]) from None
+
+
+def _bad_value(key: Key, text: str) -> Refusal:
+    return Refusal("bad-value", f"{key.dotted} {text}")
+
+
+def assign(text: str, key: Key, new: Any, *, base: str) -> str:
+    """Return the text with a key set, in place of a comment that shows it if there is one; raises Refused."""
+    plain = _changed(text, key, lambda table: table.__setitem__(key.name, new), base)
+    if lookup(text, key) is None:
+        wanted = load.parsed(plain.encode())[0]
+        for candidate in _uncommented(text, key, new):
+            if load.parsed(candidate.encode()) == (wanted, None):
+                return candidate
+    return plain
+
+
+def _uncommented(text: str, key: Key, new: Any) -> Iterator[str]:
+    """Yield the text with each comment that shows the key (`# KEY = ...`) made the key itself."""
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        if re.match(rf"#\s*{re.escape(key.name)}\s*=", line):
+            said = str(tomlkit.item(new).as_string())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            yield "\n".join([*lines[:index], f"{key.name} = {said}", *lines[index + 1 :]])
+
+
+def extend(text: str, key: Key, new: list[str], *, base: str) -> str:
+    """Return the text with elements added to a list, those it has already left out; raises Refused."""
+    if not key.kind.many:
+        raise Refused([_bad_value(key, "is no list")])
+
+    def change(table: Any) -> None:
+        there = table.setdefault(key.name, tomlkit.array())
+        for item in new:
+            if item not in there.unwrap():
+                there.append(item)
+
+    return _changed(text, key, change, base)
+
+
+def remove(text: str, key: Key, *, base: str) -> str:
+    """Return the text without a key; one that is not there is no mistake. Raises Refused."""
+    return _changed(text, key, lambda table: table.pop(key.name, None), base)
+
+
+def _changed(text: str, key: Key, change: Callable[[Any], object], base: str) -> str:
+    before = _problems(text, base)
+    document = tomlkit.parse(text)
+    table: Any = document
+    if key.table:
+        if key.table not in document:
+            document.add(key.table, tomlkit.table())
+        table = document[key.table]
+    change(table)
+    after = tomlkit.dumps(document).rstrip("\n") + "\n"  # pyright: ignore[reportUnknownMemberType]
+    worse = [one for one in _problems(after, base).items() if one[0] not in before]
+    if worse:
+        raise Refused([Refusal("bad-value", _worse(where, said), hint) for (where, said), hint in worse])
+    return after
+
+
+def _worse(where: str, said: str) -> str:
+    """Return what would be wrong, with the key where the words do not start with it themselves."""
+    return said if said.startswith(where.rpartition(".")[2]) else f"{where}: {said}"
+
+
+def _problems(text: str, base: str) -> dict[tuple[str, str], str]:
+    """Return each problem's hint by its key and text: where in the file it stands may change."""
+    return {(one.key, one.text): one.hint for one in load.judged(text.encode(), base=base)[1]}
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def write(path: str, text: str, *, fresh: bool = False) -> None:
+    """Put a card file in place, whole: made beside it, then renamed over it, with the old one's mode.
+
+    With `fresh` it must not be there yet: raises FileExistsError. A link stays, and what it leads to is replaced.
+    """
+    place = os.path.realpath(path)
+    try:
+        mode = os.stat(place).st_mode & 0o777
+    except FileNotFoundError:
+        mode = 0o666 & ~_umask()
+    fd, made = tempfile.mkstemp(prefix=".card-", dir=os.path.dirname(place))
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(fd, mode)
+            os.fsync(fd)
+        if fresh:
+            os.link(made, place)
+        else:
+            os.rename(made, place)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(made)
