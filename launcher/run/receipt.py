@@ -7,6 +7,7 @@ from typing import Any
 
 from launcher.life.record import Record
 from launcher.plan import Plan
+from launcher.run import decided
 from launcher.value import Value
 from oci.refusal import Refusal
 
@@ -110,6 +111,8 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "non_claims": list(NON_CLAIMS),
         "bench": {"documentation_ranges": plan.bench.documentation_ranges, "benches": list(plan.bench.benches)},
         "policy": launch.policy_path,
+        "files": decided.files(launch),
+        "access": decided.access(launch),
         "resolver": {"servers": list(launch.nameservers.servers), "source": launch.nameservers.source},
         "pins": {
             name: {
