@@ -127,6 +127,7 @@ def _record(launch: Launch) -> Record:
         started=time.time(),
         image=launch.image,
         command=launch.command,
+        card=launch.asked.card_name,
         net=launch.net,
         names=launch.names,
     )
