@@ -1,4 +1,4 @@
-"""What decided about a run, for its receipt: the files that had a say, with their digests, and the profile it came to."""
+"""What decided about a run, for its receipt: the files that had a say, with their digests, and the profile."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ DEFAULTS, CARD, CEILING = "defaults", "card", "ceiling"
 
 
 def files(launch: Launch) -> dict[str, dict[str, str] | None]:
-    """Return the card file, the user's defaults and the file of the bench's ceiling; None for each that there is none."""
+    """Return the card file, the user's defaults and the file of the bench's ceiling; None where there is none."""
     merged = launch.asked.merged
     ceiling = launch.bounds.ceiling if launch.bounds else None
     found = {CARD: merged.card if merged else None, DEFAULTS: merged.defaults if merged else None, CEILING: ceiling}
