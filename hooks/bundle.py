@@ -57,14 +57,20 @@ def check(container: State, expected: "dict[str, Any]") -> None:
 def audit(config: "dict[str, Any]", expected: "dict[str, Any]", *, container: str) -> "list[Refusal]":
     """Return a refusal for every way in which config.json is not what the plan expects; `container` is its id.
 
-    `expected` holds `args`, `uid`, `gid`, `user_namespace` and `mounts` as [destination, source or type, options].
+    `expected` holds `args`, `uid`, `gid`, `user_namespace`, `mounts` as [destination, source or type, options], and
+    `annotations` that the runtime acts on and that are the card's own.
     Raises KeyError, TypeError or AttributeError where config.json lacks what every runtime needs.
     """
     problems = _process(config["process"], expected)
     problems += _root(config)
     problems += _linux(config["linux"], expected)
     annotations: "dict[str, str]" = config.get("annotations") or {}
-    acted_on = [key for key in annotations if key.startswith(_ACTED_ON) and key not in _PODMANS]
+    asked: "dict[str, str]" = expected.get("annotations", {})
+    acted_on = [
+        key
+        for key, value in annotations.items()
+        if key.startswith(_ACTED_ON) and key not in _PODMANS and asked.get(key) != value
+    ]
     problems += [f"the annotation {key} is set" for key in acted_on]
     problems += _mounts(config["mounts"], expected["mounts"], container)
     return [Refusal("bundle-differs", f"config.json: {problem}", _HINT) for problem in problems]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 PROGRAMS = ("/usr/sbin/nft", "/sbin/nft")
+_SIGKILL = 9
 _ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
@@ -48,9 +49,14 @@ class Nft:
     def __enter__(self) -> "Self":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._input >= 0:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._input < 0:
+            return
+        if kind is None:
             self.end()
+        else:
+            self._kill()
+            self._close()
 
     def tell(self, text: str) -> "tuple[int, str, str]":
         """Give the process its commands and wait; return its status (negative: a signal), output and errors."""
@@ -64,8 +70,15 @@ class Nft:
         try:
             status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
             return status, _read_all(self._output), _read_all(self._errors)
+        except BaseException:  # a deadline that passed: a process that hangs must not be left in the namespace
+            self._kill()
+            raise
         finally:
             self._close()
+
+    def _kill(self) -> None:
+        os.kill(self._pid, _SIGKILL)
+        os.waitpid(self._pid, 0)
 
     def _close(self) -> None:
         for fd in (self._input, self._output, self._errors):

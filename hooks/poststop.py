@@ -7,7 +7,7 @@ Standard library and this package only.
 
 import os
 
-from hooks import ledger, netns, nft, rundir
+from hooks import deadline, lastword, ledger, netns, nft, rundir
 from hooks.egress import TABLE_PREFIX
 from oci import annotations, state, strictjson
 from oci.refusal import Refused
@@ -15,17 +15,21 @@ from oci.refusal import Refused
 
 def run(stdin: int) -> int:
     """Run the hook on the state that descriptor `stdin` gives; return 0 when nothing of the run is held any more."""
+    container = None
     try:
+        deadline.allow(deadline.POSTSTOP_SECONDS, "keeping the ledger")
         container = state.read(stdin)
         if not os.path.lexists(container.annotations.get(annotations.DIRECTORY, "/")):
             return 0  # cleaned up already
         directory = rundir.find(container)
     except Refused as error:
-        os.write(2, f"{error}\n".encode("utf-8", "replace"))
+        lastword.tell(error, container)
         return 1
     try:
         _keep_ledger(directory)
     finally:
+        deadline.lift()
+        rundir.forget_secrets(directory)
         netns.unpin(directory=directory.fd, name=rundir.NETNS)
         if rundir.exists(directory, rundir.OUTER):
             from hooks import outer  # only a card on a bridge has an outer table
@@ -44,7 +48,7 @@ def _keep_ledger(directory: rundir.RunDirectory) -> None:
         listing = nft.list_table("inet", TABLE_PREFIX + directory.run)
         found = ledger.parse(listing, self_tests=rundir.self_tests(directory.fd))
     except (OSError, Refused) as error:
-        os.write(2, f"{error}\n".encode("utf-8", "replace"))
+        lastword.say(f"{error}\n".encode("utf-8", "replace"))
         return
     finally:
         os.close(pin)

@@ -6,10 +6,9 @@ with exit status 1 (the runtime then tears the container down), the reasons in h
 attempt. The table is left: it dies with the container's namespace, and until then it denies.
 """
 
-import os
 import time
 
-from hooks import audit, bundle, netns, nft, plan, rundir
+from hooks import audit, bundle, deadline, lastword, netns, nft, plan, rundir
 from hooks.egress import NETNS, Egress
 from oci import records, state, strictjson
 from oci.refusal import Refusal, Refused
@@ -38,12 +37,14 @@ class _Clock:
 def run(stdin: int) -> int:
     """Run the hook on the state that descriptor `stdin` gives; return the exit status, 0 only when the wall stands."""
     clock = _Clock()
+    container = None
     try:
+        deadline.allow(deadline.STATE_SECONDS, "reading the container's state")
         container = state.read(stdin)
+        deadline.lift()
         directory = rundir.find(container)
     except (Refused, OSError) as error:
-        # There is no run directory to write to; the runtime may keep standard error (run.oci.hooks.stderr).
-        os.write(2, f"{error}\n".encode("utf-8", "replace"))
+        lastword.tell(error, container)
         return 1
     try:
         _build(container, directory, clock)
@@ -60,6 +61,7 @@ def run(stdin: int) -> int:
 
 def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock) -> None:
     rundir.wait_for_plan(directory)
+    deadline.allow(deadline.BUILD_SECONDS, "building the table")
     card = rundir.open_card(directory)
     rundir.refuse_consumed(card)
     clock.phase("wait")
@@ -77,8 +79,9 @@ def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock
     clock.phase("pin")
     try:
         more: "dict[str, object]" = {"netns": netns.inode(namespace), "digest": wanted.digest}
+        more["container"] = container.id
         _report(directory, clock, facts=facts.to_json() | more)
-        rundir.write_proof(card, _proof(wanted, namespace))
+        rundir.write_proof(card, _proof(wanted, namespace, facts))
     except BaseException:
         netns.unpin(directory=directory.fd, name=rundir.NETNS)
         raise
@@ -124,7 +127,7 @@ def _pin(directory: rundir.RunDirectory, namespace: int) -> None:
         raise rundir.consumed() from None
 
 
-def _proof(wanted: plan.Plan, namespace: int) -> bytes:
+def _proof(wanted: plan.Plan, namespace: int, facts: audit.Facts) -> bytes:
     return records.dump(
         [
             ("run", wanted.run),
@@ -132,6 +135,7 @@ def _proof(wanted: plan.Plan, namespace: int) -> bytes:
             ("nonce", wanted.nonce),
             ("netns", str(netns.inode(namespace))),
             ("table", wanted.egress.table),
+            *((name, str(getattr(facts, name))) for name in ("allow", "deny", "names")),
         ]
     )
 
@@ -143,6 +147,16 @@ def _report(
     refusals: "tuple[Refusal, ...]" = (),
     facts: "dict[str, object] | None" = None,
 ) -> None:
+    """Write hook.json, and refusals to standard error too, which the card's hook.log keeps.
+
+    A second start only says so there: what the run's own start came to stays.
+    """
+    deadline.lift()
+    for refusal in refusals:
+        lastword.say(f"{refusal}\n".encode("utf-8", "replace"))
+    again = [refusal.reason for refusal in refusals] == [rundir.CONSUMED]
+    if again and rundir.exists(directory, rundir.HOOK):
+        return
     result: "dict[str, object]" = {
         "status": "refused" if refusals else "ok",
         "refusals": [refusal.to_json() for refusal in refusals],

@@ -23,6 +23,8 @@ NETNS = "netns"
 HOOK = "hook.json"
 LEDGER = "ledger.json"
 OUTER = "outer"
+UNATTENDED = "unattended"
+CONSUMED = "run-consumed"
 EXECS = "execs"  # one byte for each process that came behind the walls later (`card exec`), with a self-test of its own
 LOCK_DEADLINE = 30.0
 _LOCK_STEP = 0.001
@@ -179,6 +181,14 @@ def write_proof(card: int, data: bytes) -> None:
         os.unlink(temporary, dir_fd=card)
 
 
+def forget_secrets(directory: RunDirectory) -> None:
+    """Remove what a prepared card's stage 2 read, the worker's environment among it; harmless for any other."""
+    try:
+        os.unlink(f"{CARD}/{UNATTENDED}", dir_fd=directory.fd)
+    except OSError:
+        return  # there is none, or no card/ any more
+
+
 def refuse_consumed(card: int) -> None:
     """Raise Refused (`run-consumed`) when the run already has a proof."""
     try:
@@ -190,4 +200,4 @@ def refuse_consumed(card: int) -> None:
 
 def consumed() -> Refused:
     """Return the refusal of a second start."""
-    return Refused([Refusal("run-consumed", "this run was started before", "a run is one-shot: start the card anew")])
+    return Refused([Refusal(CONSUMED, "this run was started before", "a run is one-shot: start the card anew")])

@@ -14,6 +14,8 @@ from launcher.runtime import Runtime
 from oci import annotations
 
 CID = "cid"
+# What the hooks say on standard error: reasons that hook.json cannot hold, and what an interpreter says that fails.
+HOOK_LOG = "hook.log"
 # A card's interface on a bridge, by name: stage 2 reads the index of its other end.
 INTERFACE = "eth0"
 _ROOT_OPTIONS = {READ: ("ro",), NOEXEC: ("ro", "noexec"), WRITE: ()}
@@ -124,6 +126,7 @@ def expectation(launch: Launch, runtime: Runtime, directory: str) -> dict[str, o
         "uid": 0 if root else os.getuid(),
         "gid": 0 if root else os.getgid(),
         "user_namespace": not root,
+        "annotations": {annotations.HOOK_STDERR: f"{directory}/{HOOK_LOG}"},
         "mounts": [
             [mount.destination, mount.source, list(mount.options)] for mount in mounts(launch, runtime, directory)
         ],
@@ -181,6 +184,7 @@ def _annotations(launch: Launch, directory: str) -> list[tuple[str, str]]:
         (annotations.RUN, launch.run),
         (annotations.DIRECTORY, directory),
         (annotations.LAUNCH, launch.token),
+        (annotations.HOOK_STDERR, f"{directory}/{HOOK_LOG}"),
     ]
 
 

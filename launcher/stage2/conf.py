@@ -32,6 +32,7 @@ KEYS = {
     "identity": True,
     "measure": True,
     "link": False,
+    "unattended": False,
 }
 # Without a probe of each family there would be no egress self-test, and nothing would say so.
 REQUIRED = (
@@ -55,6 +56,7 @@ CHOICES = {
     "route6": ("0", "1"),
     "landlock": ("clamp", "exact"),
     "loopback": ("0", "1"),
+    "unattended": ("1",),
 }
 PATHS = ("cwd", "read", "noexec", "write", "private", "outside")
 
@@ -63,7 +65,7 @@ class Conf:
     """The configuration; see the module. `rlimits` are (name, soft, hard) with -1 for unlimited.
 
     `identities` are (device, inode, path) of what must be mounted; `measures` name limits to read back; `link` names
-    the interface whose other end is told.
+    the interface whose other end is told. `unattended` marks a card that was prepared for podman alone.
     """
 
     __slots__ = (
@@ -82,6 +84,7 @@ class Conf:
         "route4",
         "route6",
         "run",
+        "unattended",
     )
 
     def __init__(self, values: "dict[str, list[str]]", policy: Policy) -> None:
@@ -98,6 +101,7 @@ class Conf:
         self.rlimits = tuple(_rlimit(text) for text in values.get("rlimit", ()))
         self.identities = tuple(_identity(text) for text in values.get("identity", ()))
         self.link = values.get("link", [""])[0]
+        self.unattended = "unattended" in values
         self.measures = tuple(values.get("measure", ()))
         self.policy = policy
 

@@ -39,20 +39,28 @@ class Stopwatch:
 
 
 def enter(kernel: Kernel, report_fd: int) -> "tuple[conf.Conf, dict[str, str], list[tuple[str, str]]]":
+    """Arm the lifeline, hear the launcher, and go on to the walls, which see."""
+    armed = lifeline.arm(kernel, lifeline.FD)
+    config, env, facts = walls(kernel, channel.receive(report_fd), report_fd)
+    return config, env, [*armed, *facts]
+
+
+def walls(
+    kernel: Kernel, hello: "dict[str, list[str]]", report_fd: int
+) -> "tuple[conf.Conf, dict[str, str], list[tuple[str, str]]]":
     """Build every wall around this process and test it; return the configuration, the worker's env and the facts.
 
-    Raises Refused or OSError; the process is then walled in as far as it got and good for nothing but saying so.
+    `hello` is what the launcher said. Raises Refused or OSError; the process is then walled in as far as it got and
+    good for nothing but saying so.
     """
     watch = Stopwatch()
-    facts = lifeline.arm(kernel, lifeline.FD)
-    hello = channel.receive(report_fd)
     config = conf.parse(kernel.read_file(CONF))
     # What `card exec` runs behind the same walls, and where; a card's own start has both from its configuration.
     config.argv = tuple(hello.get("argv", config.argv))
     config.cwd = hello.get("cwd", [config.cwd])[0]
     program, rules = kernel.read_file(FILTER), kernel.read_file(FILTER_RULES).decode()
     env = worker.environment(kernel.read_file("/proc/self/environ"), hello.get("env", []))
-    facts += [("env", "scrubbed")]
+    facts = [("env", "scrubbed")]
     watch.lap("read")
     facts += selftest.proof(kernel, config.run, hello.get("nonce", [""])[0])
     facts += selftest.egress(kernel, config)
@@ -112,14 +120,17 @@ def wall_calls(kernel: Kernel, program: bytes) -> "list[tuple[str, str]]":
 
 def refusals(error: BaseException) -> "list[tuple[str, str]]":
     """Return the report of a refusal: status, and reason, text and hint of each, side by side."""
-    if isinstance(error, Refused):
-        said = list(error.refusals)
-    elif isinstance(error, OSError):
-        said = [Refusal("stage2-failed", f"{error.filename}: {error.strerror}")]
-    else:
-        said = [Refusal("stage2-failed", f"{type(error).__name__}: {error}")]
-    items = [(key, getattr(refusal, key)) for refusal in said for key in ("reason", "text", "hint")]
+    items = [(key, getattr(refusal, key)) for refusal in reasons(error) for key in ("reason", "text", "hint")]
     return [("status", "refused"), *items]
+
+
+def reasons(error: BaseException) -> "list[Refusal]":
+    """Return what an error says, as refusals."""
+    if isinstance(error, Refused):
+        return list(error.refusals)
+    if isinstance(error, OSError):
+        return [Refusal("stage2-failed", f"{error.filename}: {error.strerror}")]
+    return [Refusal("stage2-failed", f"{type(error).__name__}: {error}")]
 
 
 def run(kernel: Kernel, report_fd: int) -> int:
@@ -152,8 +163,9 @@ def main() -> "NoReturn":
         if channel.usable(channel.REPORT_FD):
             code = run(kernel, channel.REPORT_FD)
         else:
-            text = "nobody is waiting for this card: it was not started by card-run"
-            say(Refusal("no-launcher", text, "start it with card-run"))
+            from launcher.stage2 import unattended  # no card that card-run starts comes here
+
+            code = unattended.run(kernel)
     except Exception as error:  # noqa: BLE001 - main: said, and the worker does not run
         say(Refusal("launcher-lost", str(error)))
     finally:

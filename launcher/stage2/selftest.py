@@ -14,6 +14,8 @@ from oci import records
 from oci.refusal import Refusal, Refused
 
 PROOF = "/run/card/proof"
+# What the report repeats of it: the plan, and what the hook found in the kernel.
+PROVED = ("digest", "table", "netns", "allow", "deny", "names")
 # Writable by every process for itself, whatever user it runs as, on a mount that is never read-only: what refuses it
 # after the restriction is Landlock and nothing else. Opening it changes nothing.
 OWN_WRITABLE = "/proc/self/comm"
@@ -44,7 +46,7 @@ def proof(kernel: Kernel, run: str, nonce: str) -> "list[tuple[str, str]]":
     if wrong:
         text = f"the proof is of another start: {', '.join(wrong)} differs"
         raise refuse("proof-mismatch", text, "a run is one-shot: start a new one with card-run")
-    return [("proof", "ok"), *((key, values.get(key, [""])[0]) for key in ("digest", "table", "netns"))]
+    return [("proof", "ok"), *((key, values.get(key, [""])[0]) for key in PROVED)]
 
 
 def network_namespace(kernel: Kernel) -> str:

@@ -71,7 +71,9 @@ def test_the_wall_stands_and_is_vouched_for(container: Container) -> None:
         "nonce": [NONCE],
         "netns": [str(container.inode)],
         "table": ["nova_egress_t1"],
+        **{name: [str(container.hook["facts"][name])] for name in ("allow", "deny", "names")},
     }
+    assert container.hook["facts"]["container"] == container.state()["id"]
     assert container.pinned
     assert container.pin.stat().st_ino == container.inode
     listing = container.nft("list", "ruleset")
@@ -156,9 +158,11 @@ def _wait_until(true: Callable[[], bool]) -> None:
 def test_a_run_is_one_shot(container: Container) -> None:
     """A second start of the same run is refused, and what the first one left is untouched."""
     assert container.prestart().status == 0
-    proof, inode = container.proof.read_bytes(), container.pin.stat().st_ino
-    assert container.prestart().status == 1
-    assert container.reasons == ["run-consumed"]
+    proof, inode, result = container.proof.read_bytes(), container.pin.stat().st_ino, container.hook
+    again = container.prestart()
+    assert again.status == 1
+    assert "reason=run-consumed " in again.errors
+    assert container.hook == result
     assert container.proof.read_bytes() == proof
     assert container.pin.stat().st_ino == inode
     assert container.pinned

@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = {
     "prestart": {
         "hooks",
+        *("hooks.deadline", "hooks.lastword"),
         *("hooks.audit", "hooks.bundle", "hooks.egress", "hooks.listing", "hooks.netns", "hooks.nft", "hooks.plan"),
         *("hooks.prestart", "hooks.question", "hooks.ranges", "hooks.rules", "hooks.rundir"),
         *("oci", "oci.annotations", "oci.records", "oci.refusal", "oci.state", "oci.strictjson"),
@@ -17,7 +18,9 @@ OURS = {
     "poststop": {
         "hooks",
         *(
+            "hooks.deadline",
             "hooks.egress",
+            "hooks.lastword",
             "hooks.ledger",
             "hooks.listing",
             "hooks.netns",
@@ -31,6 +34,7 @@ OURS = {
 # The standard library's modules that the hooks may load, each for a call that nothing else gives.
 STANDARD = {
     "_ctypes",  # setns(2), mount(2), umount2(2)
+    "_signal",  # the hook's own deadlines
     *("_socket", "_json", "fcntl", "errno", "time", "stat", "_stat"),
     *("os", "os.path", "posixpath", "genericpath", "_collections_abc"),
 }
