@@ -6,7 +6,7 @@ Both are judged by identity against the write roots that were asked for, before 
 import os
 
 from launcher.fs import protect
-from launcher.fs.paths import WRITE, ancestors, below
+from launcher.fs.paths import FLAG, WRITE, ancestors, below
 from launcher.fs.policy import Filesystem
 from launcher.request import Request
 from oci.refusal import Refusal
@@ -37,6 +37,20 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
 
 # What card-run, podman and crun keep in a runtime directory.
 _STATE = ("card-run", "containers", "crun", "libpod")
+
+
+def grant_keys(roots: Filesystem) -> list[Refusal]:
+    """Refuse a root, to read even, that holds the keys of this user's grants: a worker could open itself anything."""
+    keys = f"{os.environ.get('XDG_STATE_HOME') or os.path.expanduser('~/.local/state')}/card-run/grants"
+    if not roots.roots or not os.path.isdir(keys):
+        return []
+    found, holders = os.stat(keys), set(ancestors(keys))
+    text = "{} {} holds the keys of your grants, or lies among them"
+    return [
+        Refusal("grants-exposed", text.format(FLAG[root.access], root.path), "name a narrower path")
+        for root in roots.roots
+        if (root.device, root.inode) in holders or (found.st_dev, found.st_ino) in ancestors(root.path)
+    ]
 
 
 def deciding_files(request: Request, policy_path: str, roots: Filesystem) -> list[Refusal]:

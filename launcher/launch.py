@@ -115,6 +115,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         notes=(
             *(request.merged.notes if request.merged else ()),
             *(held_to.notes if held_to else ()),
+            *(request.opened.notes if request.opened else ()),
             *servers.notes,
             *notes,
             *dropped,
@@ -127,6 +128,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         *deaf,
         *closed,
         *guard.deciding_files(request, path, roots),
+        *guard.grant_keys(roots),
         *homeless,
         *unset,
         *unkept,
@@ -161,11 +163,17 @@ def _kept(
 
 
     ceiling, refusals = bench.ceiling()
-    if ceiling is None and request.profile is None:
+    if ceiling is None and request.profile is None and not request.grant:
         return request, None, refusals
-    from launcher import reach  # 4 ms that only a run with a profile or a ceiling pays
+    if request.grant:
+        from launcher.grants import opening
 
-    request, bounds, refused = reach.bound(request, ceiling)
+        policy_path = request.egress or default_policy()
+        request, bounds, refused = opening.bounded(request, ceiling, policy=policy_path)
+    else:
+        from launcher import reach  # 4 ms that only a run with a profile or a ceiling pays
+
+        request, bounds, refused = reach.bound(request, ceiling)
     return request, bounds, [*refusals, *refused]
 
 
@@ -176,6 +184,7 @@ def _filesystem(request: Request) -> filesystem.Asked:
         write=request.write,
         protect=request.protect,
         secret=request.secret,
+        granted=request.opened.write if request.opened else (),
         cwd=request.cwd,
         git_writable=request.git_writable,
         look_only=request.plan,
@@ -258,6 +267,8 @@ def _names(request: Request, path: str) -> tuple[tuple[str, ...], list[Refusal]]
         text = "asks for a name, and --net none reaches none"
         return (), [Refusal("no-network", f"{flag} {text}", "leave one of them out") for flag in asked]
     universe, refusals = policy.read(path)
+    if request.opened is not None and request.opened.hosts:
+        return request.opened.hosts, refusals  # the network is gated: these, and not even the base names
     names, unknown = policy.choose(universe, model_host=request.model_host, allow_hosts=list(request.allow_host))
     return tuple(names), refusals + unknown
 

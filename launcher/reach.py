@@ -20,6 +20,10 @@ from launcher.request import Request
 from launcher.value import Value
 from oci.refusal import Refusal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.grants.token import Grant
+
 _OPEN = LEVELS.index(ALLOW)
 _LISTS = ((WRITE, "write"), (READ, "read"), (NOEXEC, "read_noexec"))
 _NAME = dict(_LISTS)
@@ -28,12 +32,17 @@ CEILING = "the bench's ceiling"
 
 
 class Opened(Value):
-    """What grants open for one run, each thing gated by its profile: paths, hosts, and whether it may start."""
+    """What grants open for one run, each thing gated by its profile: paths, hosts, and whether it may start.
+
+    `grants` are used up before the worker starts; `notes` are for who passed them.
+    """
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     command: bool = False
+    grants: "tuple[Grant, ...]" = ()
+    notes: tuple[str, ...] = ()
 
 
 class Bounds(Value):

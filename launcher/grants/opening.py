@@ -15,21 +15,11 @@ from launcher.grants import bindings, classes, desk, state, words
 from launcher.grants.bindings import Binding
 from launcher.grants.token import Grant
 from launcher.limits import NAMES
-from launcher.reach import Opened
+from launcher.reach import Bounds, Opened
 from launcher.request import Request
-from launcher.value import Value
 from oci.refusal import Refusal, Refused
 
 _NO_NETWORK = "none"
-
-
-class Taken(Value):
-    """What a request's tokens came to: the grants, what they open, where the worker starts, and notes."""
-
-    grants: tuple[Grant, ...]
-    opened: Opened
-    cwd: str
-    notes: tuple[str, ...]
 
 
 def bound(request: Request, ceiling: CeilingFile | None, *, policy: str) -> tuple[Profile, Binding]:
@@ -45,9 +35,21 @@ def promised(request: Request) -> tuple[str, ...]:
     return (*guarantees.ALWAYS, "resource_limits") if limited else guarantees.ALWAYS
 
 
-def take(request: Request, ceiling: CeilingFile | None, *, policy: str) -> tuple[Taken, list[Refusal]]:
-    """Return what the tokens of a request open, and every refusal. Nothing is used up."""
+def bounded(request: Request, ceiling: CeilingFile | None, *, policy: str) -> tuple[Request, Bounds, list[Refusal]]:
+    """Return the request as its profile, the ceiling and its tokens leave it, what it was held to, and refusals.
+
+    The worker starts where it would without any grant. Nothing is used up.
+    """
     profile, binding = bound(request, ceiling, policy=policy)
+    opened, refusals = take(request, profile, binding, policy=policy)
+    left, bounds, refused = reach.bound(request, ceiling, opened)
+    # Whoever has a token that does not hold needs no second word that one is missing.
+    refusals += [one for one in refused if not (refusals and one.reason == "required")]
+    return left.replace(opened=opened, cwd=left.cwd or binding.cwd), bounds, refusals
+
+
+def take(request: Request, profile: Profile, binding: Binding, *, policy: str) -> tuple[Opened, list[Refusal]]:
+    """Return what the tokens of a request open, and every refusal. Nothing is used up."""
     grants: dict[str, Grant] = {}
     notes: list[str] = []
     refusals: list[Refusal] = []
@@ -61,8 +63,7 @@ def take(request: Request, ceiling: CeilingFile | None, *, policy: str) -> tuple
                 grants[grant.nonce] = grant
             except Refused as error:
                 refusals += error.refusals
-    found = tuple(grants.values())
-    return Taken(grants=found, opened=_opened(found), cwd=binding.cwd, notes=tuple(notes)), refusals
+    return _opened(tuple(grants.values())).replace(notes=tuple(notes)), refusals
 
 
 def reachable(request: Request, cls: str, target: str, *, policy: str) -> None:
@@ -120,4 +121,5 @@ def _opened(grants: tuple[Grant, ...]) -> Opened:
         write=tuple(grant.target for kind, grant in kinds if kind.kind == WRITE),
         hosts=tuple(dict.fromkeys(peer(grant.target).host for _, grant in kinds if grant.cls == classes.PROXY_TARGET)),
         command=any(grant.cls == classes.START for grant in grants),
+        grants=grants,
     )

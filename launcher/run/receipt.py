@@ -5,6 +5,7 @@ A guarantee is a bit, true only when this run measured it; what is not claimed i
 
 from typing import Any
 
+from launcher.launch import Launch
 from launcher.life.record import Record
 from launcher.plan import Plan
 from launcher.run import decided
@@ -89,6 +90,20 @@ def level(bits: dict[str, bool]) -> str:
     return "degraded" if any(bits.values()) else "none"
 
 
+def _access(launch: Launch) -> dict[str, Any]:
+    """Return what each wall made of the profile that the run was held to, and what grants opened."""
+    if launch.bounds is None:
+        return {}
+    from launcher.access import compiled
+    from launcher.grants import opening
+
+    bounds, opened = launch.bounds, launch.asked.opened
+    return {
+        "features": [row.as_dict() for row in compiled.compiled(bounds.profile)],
+        "grants": [opening.shown(grant) for grant in opened.grants] if opened else [],
+    }
+
+
 def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> dict[str, Any]:
     """Return the receipt as plain data for JSON; `ended` is in seconds since the epoch."""
     bits = guarantees(measured, plan.launch.limits.expected())
@@ -112,7 +127,7 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "bench": {"documentation_ranges": plan.bench.documentation_ranges, "benches": list(plan.bench.benches)},
         "policy": launch.policy_path,
         "files": decided.files(launch),
-        "access": decided.access(launch),
+        "access": {**decided.access(launch), **_access(launch)},
         "resolver": {"servers": list(launch.nameservers.servers), "source": launch.nameservers.source},
         "pins": {
             name: {

@@ -116,12 +116,13 @@ class Session:
         if report is None:
             raise self._never_started()
         if report.get("status") != ["ok"]:
-            raise Refused(_refusals(report))
+            raise Refused(self._told(_refusals(report)))
         inside = {key: values[-1] for key, values in report.items()}
         measured = Measured(hook=self._hook(), stage2=inside, outer=self._outer(inside), times_ms=self._times)
         lacking = shortfall(plan, measured)
         if lacking:
             raise Refused(lacking)
+        self._use_grants()
         if events.heard():
             output.started(plan, measured)
         elif not quiet:
@@ -132,6 +133,23 @@ class Session:
         self._channel.send([("go", "1")])
         self._mark("released")
         return measured
+
+    def _use_grants(self) -> None:
+        """Use up the run's grants: every wall stands, and the worker has not started. Raises Refused."""
+        opened = self._launch.asked.opened
+        if opened is not None:
+            from launcher.grants import opening
+
+            opening.use(opened.grants)
+
+    def _told(self, refusals: list[Refusal]) -> list[Refusal]:
+        """Return stage 2's refusals, a granted path that was swapped called by its name."""
+        opened = self._launch.asked.opened
+        if opened is None:
+            return refusals
+        from launcher.grants import opening
+
+        return opening.swapped(refusals, opened.grants)
 
     def _outer(self, inside: dict[str, str]) -> dict[str, Any] | None:
         """Build the outer table of a card on a bridge, now that its veth exists; None for any other network."""

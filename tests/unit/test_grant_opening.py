@@ -1,0 +1,279 @@
+"""From tokens to a run: what a grant opens in a request that is judged, and what stays closed."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import bench, launch
+from launcher.access.ceiling import Ceiling
+from launcher.access.profile import Profile
+from launcher.bench import Bench, CeilingFile
+from launcher.fs.paths import READ, WRITE
+from launcher.grants import approval, classes, opening, words
+from launcher.launch import Launch
+from launcher.request import Request
+from oci.refusal import Refusal, Refused
+
+PATH, TREE, HOST, START = "filesystem.path.write.v1", "filesystem.tree.write.v1", classes.PROXY_TARGET, classes.START
+POLICY = "github.com\napi.github.com\nobjects.githubusercontent.com\napi.example.com\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a place with a workspace, a policy file, and a grant state of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "w/src").mkdir(parents=True)
+    (tmp_path / "w/src2").mkdir()
+    (tmp_path / "w/file").touch()
+    (tmp_path / "egress.txt").write_text(POLICY)
+    return tmp_path
+
+
+def asked(place: Path, **given: Any) -> Request:
+    """Return a request of a card that gates what it may write and reach."""
+    levels = {"workspace_read": "allow", "workspace_write": "gated", "command": "allow", "network": "gated"}
+    levels |= given.pop("levels", {})
+    return Request(
+        command=("make", "test"),
+        run="r1",
+        egress=str(place / "egress.txt"),
+        resolver="192.0.2.53",
+        profile=Profile(workspace=str(place / "w"), **levels),
+        **given,
+    )
+
+
+def judged(request: Request) -> Launch:
+    """Return the launch of a request that nothing of access is refused of."""
+    found, refusals = launch.judge(request)
+    assert [one for one in refusals if one.reason != "no-route"] == []
+    return found
+
+
+def refused(request: Request) -> list[str]:
+    """Return what a request is refused for."""
+    return [one.reason for one in launch.judge(request)[1] if one.reason != "no-route"]
+
+
+def token(request: Request, cls: str, target: str = "", **given: Any) -> str:
+    """Return a token for a request."""
+    return approval.approve(request, cls=cls, target=target, **given)[0]
+
+
+def roots(found: Launch) -> dict[str, str]:
+    """Return each root's access by its path."""
+    return {root.path: root.access for root in found.filesystem.roots}
+
+
+def test_gated_stays_closed(place: Path) -> None:
+    """Without a grant the workspace is read-only and no host is open."""
+    found = judged(asked(place))
+    assert roots(found) == {str(place / "w"): READ}
+    assert (found.net, found.names) == ("none", ())
+    assert any("gated" in note for note in found.notes)
+
+
+def test_a_file_and_nothing_else(place: Path) -> None:
+    """A path grant is one more root, of that file; the rest of the workspace is as it was."""
+    request = asked(place)
+    found = judged(request.replace(grant=(token(request, PATH, str(place / "w/file")),)))
+    assert roots(found) == {str(place / "w"): READ, str(place / "w/file"): WRITE}
+    assert found.filesystem.cwd == str(place / "w")
+
+
+def test_a_tree_and_no_sibling(place: Path) -> None:
+    """A tree grant is one more root; what only begins with its name is not in it."""
+    request = asked(place)
+    found = judged(request.replace(grant=(token(request, TREE, str(place / "w/src")),)))
+    assert roots(found) == {str(place / "w"): READ, str(place / "w/src"): WRITE}
+
+
+def test_the_whole_workspace(place: Path) -> None:
+    """A grant for a mounted root widens that root, and adds none."""
+    request = asked(place)
+    found = judged(request.replace(grant=(token(request, TREE, str(place / "w")),)))
+    assert roots(found) == {str(place / "w"): WRITE}
+
+
+def test_one_host_and_no_base_name(place: Path) -> None:
+    """A network grant opens its host alone: not even the base names, and not what the card lists besides."""
+    request = asked(place, allow_host=("github.com",))
+    found = judged(request.replace(grant=(token(request, HOST, "tcp:api.example.com:443"),)))
+    assert (found.net, found.names) == ("pasta", ("api.example.com",))
+
+
+def test_a_start_needs_its_grant(place: Path) -> None:
+    """A gated command is refused before anything starts; with its grant it is not, and another command is."""
+    request = asked(place, levels={"command": "gated"})
+    assert refused(request) == ["required"]
+    text = token(request, START)
+    assert judged(request.replace(grant=(text,))).command == ("make", "test")
+    assert refused(request.replace(grant=(text,), command=("make", " test"))) == ["wrong-command"]
+    assert refused(asked(place, levels={"command": "deny"})) == ["denied"]
+    with pytest.raises(Refused, match="denied"):
+        token(asked(place, levels={"command": "deny"}), START)
+
+
+def test_a_listed_path_that_is_gated(place: Path) -> None:
+    """What the card lists and its profile gates is refused without a grant, and is the grant's with one."""
+    request = asked(place, write=(str(place / "w/src"),))
+    assert "access-contradiction" in refused(request)
+    found = judged(request.replace(grant=(token(request, TREE, str(place / "w/src")),)))
+    assert roots(found) == {str(place / "w"): READ, str(place / "w/src"): WRITE}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"run": "r2"}, "wrong-execution"),
+        ({"run": None}, "wrong-execution"),
+        ({"executor": "agent-2"}, "wrong-execution"),
+        ({"command": ("make",)}, "wrong-command"),
+        ({"cwd": "src"}, "wrong-working-directory"),
+        ({"profile": "home"}, "profile-mismatch"),
+        ({"resolver": "192.0.2.54"}, "route-mismatch"),
+        ({"net": "slirp"}, "route-mismatch"),
+        ({"dns": "none"}, "route-mismatch"),
+        ({"egress": "other"}, "route-mismatch"),
+        ({"limits": "best-effort"}, ""),
+        ({"image": "localhost/other:latest"}, ""),
+    ],
+)
+def test_a_run_that_differs(place: Path, change: dict[str, Any], reason: str) -> None:
+    """Whatever of the run a grant is tied to is compared with the run that is started, and told by its name."""
+    request = asked(place)
+    text = token(request, PATH, str(place / "w/file"))
+    (place / "other").write_text(f"{POLICY}more.example.com\n")
+    changes = dict(change)
+    for name in ("cwd", "egress"):
+        changes |= {name: str(place / {"cwd": "w/src", "egress": "other"}[name])} if name in change else {}
+    changes |= {"profile": request.profile.replace(home="real")} if "profile" in change and request.profile else {}
+    assert refused(request.replace(grant=(text,), **changes)) == ([reason] if reason else [])
+
+
+def test_a_ceiling_between_issue_and_start(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ceiling that came meanwhile is another profile; one that denies leaves nothing to grant."""
+    request = asked(place)
+    text = token(request, PATH, str(place / "w/file"))
+    shut = Ceiling(workspace_read="allow", command="allow")
+    monkeypatch.setattr(bench, "ceiling", lambda: (CeilingFile(path="/c", data=b"", ceiling=shut), []))
+    assert set(refused(request.replace(grant=(text,)))) == {"profile-mismatch", "denied"}
+    with pytest.raises(Refused, match="denied"):
+        token(request, PATH, str(place / "w/file"))
+
+
+def test_the_ceiling_can_gate_what_flags_ask(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bench whose ceiling gates writing: flags are kept read-only, until a grant opens them for one run."""
+    gates = Ceiling(workspace_read="allow", workspace_write="gated", command="allow", network="allow")
+    monkeypatch.setattr(bench, "ceiling", lambda: (CeilingFile(path="/c", data=b"", ceiling=gates), []))
+    request = asked(place, write=(str(place / "w"),)).replace(profile=None)
+    assert roots(judged(request)) == {str(place / "w"): READ}
+    found = judged(request.replace(grant=(token(request, TREE, str(place / "w")),)))
+    assert roots(found) == {str(place / "w"): WRITE}
+
+
+def test_the_policy_file_stays_the_universe(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host outside the file is unsupported, unless the bench lets grants exceed it."""
+    request = asked(place)
+    with pytest.raises(Refused, match="unsupported"):
+        token(request, HOST, "tcp:other.example.com:443")
+    monkeypatch.setattr(bench, "read", lambda: (Bench(grants_may_exceed_policy=True), []))
+    text = token(request, HOST, "tcp:other.example.com:443")
+    assert judged(request.replace(grant=(text,))).names == ("other.example.com",)
+    monkeypatch.setattr(bench, "read", lambda: (Bench(), []))
+    assert refused(request.replace(grant=(text,))) == ["unsupported"]
+
+
+def test_a_card_without_network_is_given_none(place: Path) -> None:
+    """`--net none` is said by whoever runs the card, and no grant unsays it."""
+    with pytest.raises(Refused, match="unsupported"):
+        token(asked(place, net="none"), HOST, "tcp:api.example.com:443")
+
+
+def test_the_bench_says_how_long(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifteen minutes are the most, until the bench says otherwise."""
+    request = asked(place)
+    with pytest.raises(Refused, match="bad-expiry"):
+        token(request, HOST, "tcp:api.example.com:443", seconds=901)
+    monkeypatch.setattr(bench, "read", lambda: (Bench(grant_seconds=60), []))
+    with pytest.raises(Refused, match="bad-expiry"):
+        token(request, HOST, "tcp:api.example.com:443", seconds=61)
+    _, grant = approval.approve(request, cls=HOST, target="tcp:api.example.com:443")
+    assert grant.expires - grant.issued == 60
+
+
+def test_several_grants_of_one_run(place: Path) -> None:
+    """Each opens its own; one that does not hold refuses the run; one given twice is one."""
+    request = asked(place)
+    file, host = token(request, PATH, str(place / "w/file")), token(request, HOST, "tcp:api.example.com:443")
+    found = judged(request.replace(grant=(file, host, file)))
+    assert roots(found)[str(place / "w/file")] == WRITE
+    assert found.names == ("api.example.com",)
+    assert refused(request.replace(grant=(file, f"{host}x"))) in (["malformed"], ["bad-mac"])
+    opened = found.asked.opened
+    assert opened
+    opening.use(opened.grants)
+    assert refused(request.replace(grant=(file, host))) == ["replay", "replay"]
+
+
+def test_a_plan_uses_nothing_up(place: Path) -> None:
+    """Judging a request, however often, leaves its grants as they are."""
+    request = asked(place, plan=True)
+    text = token(request, PATH, str(place / "w/file"))
+    for _ in range(3):
+        judged(request.replace(grant=(text,)))
+
+
+def test_swapped_is_told_by_its_name(place: Path) -> None:
+    """What stage 2 finds mounted in place of a granted target is `target-changed`; another root stays what it was."""
+    request = asked(place)
+    found = judged(request.replace(grant=(token(request, PATH, str(place / "w/file")),)))
+    assert found.asked.opened
+    seen = [Refusal("path-swapped", f"{place / name} is not what was judged") for name in ("w/file", "w")]
+    told = opening.swapped(seen, found.asked.opened.grants)
+    assert [one.reason for one in told] == ["target-changed", "path-swapped"]
+
+
+def test_no_root_holds_the_keys(place: Path) -> None:
+    """A worker that could read the keys could open itself anything: such a root is refused, one beside it is not."""
+    request = asked(place)
+    token(request, PATH, str(place / "w/file"))
+    for inside in ("state", "state/card-run", "state/card-run/grants", "state/card-run/grants/spent", ""):
+        found = launch.judge(Request(command=("true",), read=(str(place / inside),)))[1]
+        assert "grants-exposed" in [one.reason for one in found], inside
+    (place / "state2").mkdir()
+    found = launch.judge(Request(command=("true",), read=(str(place / "state2"),)))[1]
+    assert "grants-exposed" not in [one.reason for one in found]
+
+
+def test_how_a_token_arrives(place: Path) -> None:
+    """From a file and a descriptor nothing is noted; from the command line it is."""
+    request = asked(place)
+    text = token(request, PATH, str(place / "w/file"))
+    (place / "token").write_text(f"{text}\n")
+    assert words.read(f"@{place}/token") == (text, "")
+    with (place / "token").open() as file:
+        assert words.read(f"fd:{os.dup(file.fileno())}") == (text, "")
+    assert words.read(text) == (text, words.NOTE)
+    assert words.NOTE in judged(request.replace(grant=(text,))).notes
+    assert words.NOTE not in judged(request.replace(grant=(f"@{place}/token",))).notes
+
+
+@pytest.mark.parametrize("word", ["", "@", "@/nowhere", "@/dev/zero", "fd:", "fd:0", "fd:999", "fd:-1", "fd:x", "x"])
+def test_a_word_that_is_no_token(place: Path, word: str) -> None:
+    """What cannot be read is malformed, and holds nobody up."""
+    assert refused(asked(place, grant=(word,))) == ["malformed"]
+
+
+def test_a_receipt_gives_nothing_away(place: Path) -> None:
+    """What is told of a grant is no token, no MAC and no whole nonce."""
+    request = asked(place)
+    text, grant = approval.approve(request, cls=PATH, target=str(place / "w/file"))
+    shown = str(opening.shown(grant))
+    assert grant.nonce not in shown
+    assert all(part not in shown for part in text.split("."))
+    assert grant.id in shown
