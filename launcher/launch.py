@@ -58,6 +58,7 @@ class Launch(Value):
     route4: bool
     route6: bool
     env: tuple[tuple[str, str], ...]
+    detach: bool
     interactive: bool
     tty: bool
     podman_arg: tuple[str, ...]
@@ -106,6 +107,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         route4=route4,
         route6=route6,
         env=env,
+        detach=request.detach,
         interactive=request.interactive,
         tty=request.tty,
         podman_arg=request.podman_arg,
@@ -249,7 +251,7 @@ def podman_arguments(arguments: tuple[str, ...]) -> list[Refusal]:
     return refusals
 
 
-HARMLESS_PODMAN_ARGUMENTS = ("--label", "--cpu-shares", "--stop-timeout", "--tz")
+HARMLESS_PODMAN_ARGUMENTS = ("--label", "--cpu-shares", "--tz")
 
 
 def default_policy() -> str:

@@ -73,12 +73,15 @@ OPTIONS = (
     Option(name="tmp-size", kind=ONE, metavar="SIZE", help="each of /tmp, /var/tmp and HOME"),
     Option(name="shm-size", kind=ONE, metavar="SIZE", help="shared memory of the card"),
     Option(name="timeout", kind=ONE, metavar="SECONDS", help="end the worker after this, exit 124"),
+    Option(name="stop-timeout", kind=ONE, metavar="SECONDS", help="from SIGTERM until the card is killed (10)"),
     Option(name="limits", kind=ONE, choices=("strict", "best-effort"), help="refuse a limit that cannot be enforced"),
     Option(name="podman-arg", kind=MANY, metavar="OPTION=VALUE", help="pass a harmless option to podman"),
     Option(name="plan", kind=FLAG, help="print the plan and start nothing"),
     Option(name="json", kind=ONE, metavar="FILE|FD", help="write the receipt there; with --plan, print it as JSON"),
     Option(name="quiet", kind=FLAG, short="q", help="print refusals only"),
     Option(name="events", kind=ONE, metavar="FD", help="for programs: tell all here, as JSON lines, and not on stderr"),
+    Option(name="quiet", kind=FLAG, short="q", help="print refusals only"),
+    Option(name="detach", kind=FLAG, short="d", help="print the run id and return; see card(1) ps, logs, attach, stop"),
     Option(name="lifeline", kind=ONE, metavar="FD", help="for programs: end the card once the other end is gone"),
     Option(name="interactive", kind=FLAG, short="i", help="pass standard input to the worker"),
     Option(name="tty", kind=FLAG, short="t", help="give the worker a terminal"),
@@ -101,6 +104,7 @@ examples:
   card-run -- true
   card-run --write ~/work -- git clone https://github.com/OWNER/REPO
   card-run --write ~/work --model-host api.anthropic.com --env ANTHROPIC_API_KEY -it -- agent
+  card-run -d --write ~/work --timeout 3600 -- make nightly
   card-run --read /srv/data --net none --json receipt.json -- python3 check.py
   card-run --plan --write ~/work -- make test
   card new && card-run --card card.toml

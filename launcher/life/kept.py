@@ -10,7 +10,9 @@ import stat
 import time
 from typing import Any
 
+from launcher.run import directory as run_directory
 from oci import strictjson
+from oci.refusal import Refused
 
 LIMIT = 1000
 _SLACK = 100  # over the limit before the oldest go, so that not every run pays for sorting them
@@ -51,7 +53,7 @@ def prepare() -> str:
 def keep(run: str, receipt: dict[str, Any]) -> None:
     """Keep a receipt in place of an earlier one of that run id; raises OSError, and then the earlier one stands.
 
-    The output that an earlier run of that id left goes; this run's own is put there afterwards, by who has it.
+    The output that an earlier run of that id left goes; a detached run's own is there already (`launcher.run.detach`).
     """
     top = prepare()
     temporary = f"{top}/.{run}.{os.getpid()}"
@@ -59,8 +61,9 @@ def keep(run: str, receipt: dict[str, Any]) -> None:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w", encoding="ascii") as file:
             file.write(strictjson.dump(receipt) + "\n")
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(log_path(run))
+        if not receipt.get("detached"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(log_path(run))
         os.rename(temporary, path(run))
     except OSError:
         with contextlib.suppress(OSError):
@@ -88,6 +91,8 @@ def _prune(top: str) -> None:
     if sum(name.endswith(_RECEIPT) for name in os.listdir(top)) <= LIMIT + _SLACK:
         return
     stay = {run for run, _ in listed()[:LIMIT]}
+    with contextlib.suppress(Refused, OSError):
+        stay.update(os.listdir(run_directory.parent()))  # a detached card's output is there before its receipt
     with os.scandir(top) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):

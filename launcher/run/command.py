@@ -16,6 +16,8 @@ from oci import annotations
 CID = "cid"
 # What the hooks say on standard error: reasons that hook.json cannot hold, and what an interpreter says that fails.
 HOOK_LOG = "hook.log"
+# Bytes of a detached card's log; past that conmon begins it anew (conmon(8) `--log-size-max`).
+LOG_LIMIT = 64 << 20
 # A card's interface on a bridge, by name: stage 2 reads the index of its other end.
 INTERFACE = "eth0"
 _ROOT_OPTIONS = {READ: ("ro",), NOEXEC: ("ro", "noexec"), WRITE: ()}
@@ -62,13 +64,13 @@ _ALWAYS = (
     "--image-volume=ignore",
     "--systemd=false",
     "--sdnotify=ignore",
-    "--log-driver=none",
     "--publish-all=false",
     "--no-hosts",
     "--hostname=card",
     "--workdir=/",
     "--umask=0022",
     "--stop-signal=SIGTERM",
+    # A detached card's podman is card-run's child as any other's is: what detaches is card-run.
     "--detach=false",
     "--preserve-fds=2",
 )
@@ -109,10 +111,13 @@ def argv(launch: Launch, runtime: Runtime, *, podman: str, directory: str, hooks
     words += [f"--hooks-dir={path}" for path in (*hooks_dirs, runtime.hooksd_dir)]
     words += ["run", *_ALWAYS, f"--name={container(launch.run)}", f"--cidfile={directory}/{CID}"]
     words += [f"--interactive={_flag(launch.interactive)}", f"--tty={_flag(launch.tty)}"]
+    words += _output(launch)
     words += [f"--security-opt=seccomp={runtime.seccomp_json}", *_user(launch), *_network(launch)]
     words += [f"--unsetenv={name}" for name in UNSET]
     words += [f"--annotation={key}={value}" for key, value in _annotations(launch, directory)]
     words += [f"--mount={mount.csv()}" for mount in mounts(launch, runtime, directory)]
+    # Whole seconds, for who stops the container past card-run.
+    words += [f"--stop-timeout={-(-launch.limits.stop_timeout // 1):.0f}"]
     words += [*launch.limits.podman(), *launch.podman_arg]
     words += [f"--entrypoint={_json(runtime.argv)}", launch.image, launch.run]
     return words

@@ -19,6 +19,16 @@ from launcher.run.channel import Channel, Lifeline
 from launcher.run.directory import RunDirectory
 from oci.refusal import EXIT_REFUSED, Refusal, Refused
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    from launcher.run.detach import Parted
+    from launcher.run.leash import Leash
+    from launcher.run.session import Session
+
+    S = TypeVar("S", bound=Session)
+
 
 def find_podman() -> str:
     """Return podman's absolute path from PATH; raises Refused when there is none."""
@@ -43,36 +53,59 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         from launcher.run import bridge  # asks podman, which only a card on a bridge pays for
 
         launch = bridge.with_dns(launch, program) if launch.wants_dns else launch
+    parted = None
+    if launch.detach:
+        from launcher.run import detach  # only a detached card leaves the process that was started
+
+        parted = detach.part(launch.run)
+        if isinstance(parted, int):
+            return parted
     spawn.hold_signals()
     held = None
     run = directory.create(launch.run)
     try:
-        record = _record(launch)
-        run.write(directory.RECORD, record.to_json())
-        for name in ("hosts", "resolv.conf"):
-            run.write(name, b"")
-        argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
-        channel, lifeline = Channel(), Lifeline()
-        environment = _environment(built)
-        child = spawn.podman(
-            argv,
-            channel_fd=channel.theirs,
-            lifeline_fd=lifeline.theirs,
-            environment=environment,
-            apart=not launch.tty and not (launch.interactive and os.isatty(0)),
-        )
-        spawned = time.monotonic()
-        channel.spawned()
-        lifeline.spawned()
-        from launcher.run import leash
-
-        held = leash.hold(child, run, environment)
+        if parted is not None:
+            parted.fresh_log()
+        begun = start(launch, run, built, program)
         # From here on podman is busy with its own start-up: what is slow to import comes now.
         from launcher.run.process import Podman
         from launcher.run.session import Session
 
-        bundle = command.expectation(launch, built, run.path)
-        session = Session(
+        session = begun.session(Session, launch, run, built, started, parted)
+        return session.carry_through(quiet=quiet, receipt=sink)
+    finally:
+        _remove(run)
+        if begun is not None:
+            begun.held.let_go()
+
+
+class Started:
+    """A podman that was started for a run, and what is held for it: its record, both sockets, and the leash."""
+
+    __slots__ = ("channel", "child", "held", "lifeline", "record", "spawned")
+
+    held: "Leash"
+
+    def __init__(self, record: Record, channel: Channel, lifeline: Lifeline, child: spawn.Child) -> None:
+        self.record = record
+        self.channel = channel
+        self.lifeline = lifeline
+        self.child = child
+        self.spawned = time.monotonic()
+
+    def session(  # noqa: PLR0913 - what a run is made of
+        self,
+        kind: "type[S]",
+        launch: Launch,
+        run: RunDirectory,
+        built: runtime.Runtime,
+        started: float,
+        parted: "Parted | None" = None,
+    ) -> "S":
+        """Return the session of this run, of a class of sessions; starts the threads that serve podman."""
+        from launcher.run.process import Podman
+
+        return kind(
             launch=launch,
             runtime=built,
             bundle=bundle,
@@ -84,8 +117,9 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
                 tty=launch.tty,
                 stop_timeout=launch.limits.stop_timeout,
             ),
-            channel=channel,
-            times=(started, spawned),
+            channel=self.channel,
+            times=(started, self.spawned),
+            parted=parted,
         )
         return session.carry_through(quiet=quiet, receipt=sink)
     finally:
@@ -152,6 +186,7 @@ def _remove(run: RunDirectory) -> None:
 
 
 def exit_refused(error: Refused) -> int:
+        detached=launch.detach,
     """Print the refusals of an error and return the exit status that they mean."""
     from launcher.run import output
 

@@ -11,6 +11,7 @@ from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
 from launcher.run import command, events, output
 from launcher.run.account import account
 from launcher.run.channel import Channel
+from launcher.run.detach import Parted
 from launcher.run.directory import RELEASED, STAGE2_DIRECTORY, RunDirectory
 from launcher.run.process import Podman
 from launcher.run.receipt import Measured, shortfall
@@ -40,6 +41,7 @@ class Session:
         podman: Podman,
         channel: Channel,
         times: tuple[float, float],
+        parted: Parted | None = None,
     ) -> None:
         self._launch = launch
         self._runtime = runtime
@@ -48,6 +50,7 @@ class Session:
         self._record = record
         self._podman = podman
         self._channel = channel
+        self._parted = parted
         self._started, spawned = times
         self._times: dict[str, float] = {"podman_spawned": round((spawned - self._started) * 1000, 2)}
         self._mark("ready")
@@ -63,6 +66,8 @@ class Session:
         except BaseException:
             self._abandon()
             raise
+        if self._parted is not None and not self._parted.released():
+            self._podman.end()  # nobody learned its id
         status = self._await(plan.launch.limits.timeout)
         self._mark("podman_exited")
         measured = measured.replace(
@@ -200,6 +205,8 @@ class Session:
         cid = f"--cidfile={self._run / command.CID}"
         words = [self._podman.program, "--remote=false", "rm", "--force", "--ignore", "--time=2", cid]
         import subprocess  # the way out of a run that went wrong
+        if self._parted is not None:
+            self._parted.discard_log()
 
         for _ in range(_SWEEPS):
             done = subprocess.run(words, capture_output=True, timeout=_SWEEP_SECONDS, check=False)

@@ -1,0 +1,106 @@
+"""`card-run -d`: the process that answers for a detached card, parted from the one that a person started.
+
+Forked before podman is spawned and before the run directory is made, so that podman, the locks and the lifeline are
+its own. The one that was started waits, passes signals on, and returns once the worker was released. The rule: nothing
+of the caller's stays open, no terminal, no descriptor and no directory; the end of the session ends nothing.
+"""
+
+import contextlib
+import os
+
+from launcher.life import kept
+from launcher.run.spawn import FORWARDED
+from oci.refusal import Refusal, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal
+
+_RELEASED = b"."
+
+
+class Parted:
+    """The end of the process that answers for the card; whoever started it hears through `fd`."""
+
+    __slots__ = ("_fd", "_log")
+
+    def __init__(self, fd: int, run: str) -> None:
+        self._fd = fd
+        self._log = kept.log_path(run)
+
+    def fresh_log(self) -> None:
+        """Make room for the card's log, once the run's id is ours; raises Refused when there is no place for it."""
+        try:
+            kept.prepare()
+            self.discard_log()
+        except OSError as error:
+            text = f"the card's output cannot be kept in {kept.directory()}: {error.strerror}"
+            raise Refused([Refusal("no-state-directory", text, "set XDG_STATE_HOME to a directory of yours")]) from None
+
+    def discard_log(self) -> None:
+        """Remove the log, of an earlier run of that id or of a card that was not released."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._log)
+
+    def released(self) -> bool:
+        """Tell the starter that the worker runs, and let go of stderr; return whether anybody was there to hear."""
+        try:
+            os.write(self._fd, _RELEASED)
+        except OSError:
+            return False
+        finally:
+            os.close(self._fd)
+            _nothing(2)
+        return True
+
+
+def part(run: str) -> Parted | int:
+    """Fork. Return the exit status in the process that was started, and in the new one its end.
+
+    Only while this process has one thread, and before anything that the fork would hold twice.
+    """
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(write_end)
+        return _wait(child, read_end, run)
+    _leave()
+    return Parted(write_end, run)
+
+
+def _leave() -> None:
+    """Leave the caller's session, directory, input and output; stderr stays until the worker is released.
+
+    What card-run itself has open is not inheritable (PEP 446), so what is was the caller's.
+    """
+    os.setsid()
+    os.chdir("/")
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # the listing's own
+            if fd > 2 and os.get_inheritable(fd):
+                os.close(fd)
+    _nothing(0)
+    _nothing(1)
+
+
+def _nothing(fd: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(null, fd)
+    os.close(null)
+
+
+def _wait(child: int, released: int, run: str) -> int:
+    """Wait until the card is released or refused; what ends the one ends the other until then."""
+    for number in FORWARDED:
+        if _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, lambda heard, _: os.kill(child, heard))
+    if os.read(released, 1) == _RELEASED:
+        os.write(1, f"{run}\n".encode())
+        return 0
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code >= 0:
+        return code
+    text = f"the process that answers for the card was ended by signal {-code}"
+    raise Refused([Refusal("launcher-lost", text)])
