@@ -77,8 +77,8 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
     names, asked = _names(request, path)
     servers, deaf = _servers(request)
     roots, closed = filesystem.decide(_filesystem(request), forbidden=guard.forbidden())
-    home, notes, homeless = _home(request, roots)
     kept, unkept = _kept(request, roots, held_to)
+    home, notes, homeless = _home(request, roots)
     env, dropped, unset = environment.decide(
         home=home, asked=request.env, files=request.env_file, host=request.env_host
     )
@@ -99,8 +99,8 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         dns=_dns(request, route4=route4, route6=route6) if request.dns == "question" else None,
         wants_dns=request.dns == "question",
         filesystem=roots,
-        policy_path=path,
         kept=kept,
+        policy_path=path,
         names=names,
         nameservers=servers,
         resolve_timeout=request.resolve_timeout,
@@ -131,16 +131,14 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         *closed,
         *guard.deciding_files(request, path, roots),
         *guard.grant_keys(roots),
+        *unkept,
         *homeless,
         *unset,
-        *unkept,
         *unbounded,
         *_no_route(request, route4=route4, route6=route6),
     ]
 
 
-def _bounded(request: Request) -> "tuple[Request, Bounds | None, list[Refusal]]":
-    """Return the request as its profile and the bench's ceiling leave it, and why it cannot run so."""
 def _kept(
     request: Request, roots: Filesystem, held_to: "Bounds | None"
 ) -> "tuple[tuple[Kept, ...], list[Refusal]]":
@@ -164,6 +162,8 @@ def _kept(
     return kept, refusals
 
 
+def _bounded(request: Request) -> "tuple[Request, Bounds | None, list[Refusal]]":
+    """Return the request as its profile and the bench's ceiling leave it, and why it cannot run so."""
     ceiling, refusals = bench.ceiling()
     if ceiling is None and request.profile is None and not request.grant:
         return request, None, refusals

@@ -78,11 +78,10 @@ OPTIONS = (
     Option(name="podman-arg", kind=MANY, metavar="OPTION=VALUE", help="pass a harmless option to podman"),
     Option(name="plan", kind=FLAG, help="print the plan and start nothing"),
     Option(name="json", kind=ONE, metavar="FILE|FD", help="write the receipt there; with --plan, print it as JSON"),
-    Option(name="quiet", kind=FLAG, short="q", help="print refusals only"),
     Option(name="events", kind=ONE, metavar="FD", help="for programs: tell all here, as JSON lines, and not on stderr"),
+    Option(name="lifeline", kind=ONE, metavar="FD", help="for programs: end the card once the other end is gone"),
     Option(name="quiet", kind=FLAG, short="q", help="print refusals only"),
     Option(name="detach", kind=FLAG, short="d", help="print the run id and return; see card(1) ps, logs, attach, stop"),
-    Option(name="lifeline", kind=ONE, metavar="FD", help="for programs: end the card once the other end is gone"),
     Option(name="interactive", kind=FLAG, short="i", help="pass standard input to the worker"),
     Option(name="tty", kind=FLAG, short="t", help="give the worker a terminal"),
     Option(name="help", kind=FLAG, short="h", help="show this"),
@@ -104,8 +103,8 @@ examples:
   card-run -- true
   card-run --write ~/work -- git clone https://github.com/OWNER/REPO
   card-run --write ~/work --model-host api.anthropic.com --env ANTHROPIC_API_KEY -it -- agent
-  card-run -d --write ~/work --timeout 3600 -- make nightly
   card-run --read /srv/data --net none --json receipt.json -- python3 check.py
+  card-run -d --write ~/work --timeout 3600 -- make nightly
   card-run --plan --write ~/work -- make test
   card new && card-run --card card.toml
 
@@ -188,19 +187,16 @@ def read(arguments: list[str]) -> tuple[Request, dict[str, bool]]:
             line.problems.append(f"{word!r} stands before --: the command comes after it")
     asked = {name: bool(line.values.pop(name, False)) for name in ("help", "version")}
     _seconds(line)
+    if "events" in line.values or "lifeline" in line.values:
+        _embedded(line)
     refusals = [Refusal("bad-command-line", problem, USAGE) for problem in line.problems]
     if any(asked.values()):
         return Request(command=()), asked
-    if "events" in line.values or "lifeline" in line.values:
-        _embedded(line)
     card, command = line.values.pop("card", None), tuple(arguments[end + 1 :])
     flags = {**line.values, "command": command} if command else line.values
     return _merged(flags, card, refusals), asked
 
 
-def _merged(flags: "dict[str, Any]", card: str | None, refusals: list[Refusal]) -> Request:
-    """Return the request that flags, a card file and the user's defaults make; raises Refused."""
-    defaults = user_config()
 def _embedded(line: Line) -> None:
     """Tie card-run to the program that runs it, which then hears of every refusal."""
     from launcher.run import events
@@ -211,6 +207,9 @@ def _embedded(line: Line) -> None:
         events.tie(line.values["lifeline"])
 
 
+def _merged(flags: "dict[str, Any]", card: str | None, refusals: list[Refusal]) -> Request:
+    """Return the request that flags, a card file and the user's defaults make; raises Refused."""
+    defaults = user_config()
     if card is None and not os.path.lexists(defaults):
         if refusals:
             raise Refused(refusals)

@@ -147,14 +147,6 @@ def _json(words: tuple[str, ...]) -> str:
     return "[" + ",".join(f'"{word}"' for word in words) + "]"
 
 
-def _user(launch: Launch) -> list[str]:
-    if launch.user == "root":
-        return ["--userns=host", "--user=0:0"]
-    entry = f"card:*:$UID:$GID:card:{filesystem.HOME}:/bin/sh"
-    return ["--userns=keep-id", f"--user={os.getuid()}:{os.getgid()}", f"--passwd-entry={entry}"]
-
-
-def _network(launch: Launch) -> list[str]:
 def _output(launch: Launch) -> list[str]:
     """Return where the worker's output goes: to card-run's caller, or for a detached card to its kept log.
 
@@ -168,6 +160,14 @@ def _output(launch: Launch) -> list[str]:
     return ["--log-driver=k8s-file", *(f"--log-opt={option}" for option in options), "--attach=stdout"]
 
 
+def _user(launch: Launch) -> list[str]:
+    if launch.user == "root":
+        return ["--userns=host", "--user=0:0"]
+    entry = f"card:*:$UID:$GID:card:{filesystem.HOME}:/bin/sh"
+    return ["--userns=keep-id", f"--user={os.getuid()}:{os.getgid()}", f"--passwd-entry={entry}"]
+
+
+def _network(launch: Launch) -> list[str]:
     """Return the network, with every way back to the bench closed (pasta(1), slirp4netns(1)), or none."""
     if launch.net == NONE:
         return ["--network=none"]

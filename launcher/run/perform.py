@@ -61,14 +61,13 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         if isinstance(parted, int):
             return parted
     spawn.hold_signals()
-    held = None
+    begun = None
     run = directory.create(launch.run)
     try:
         if parted is not None:
             parted.fresh_log()
         begun = start(launch, run, built, program)
         # From here on podman is busy with its own start-up: what is slow to import comes now.
-        from launcher.run.process import Podman
         from launcher.run.session import Session
 
         session = begun.session(Session, launch, run, built, started, parted)
@@ -108,11 +107,11 @@ class Started:
         return kind(
             launch=launch,
             runtime=built,
-            bundle=bundle,
+            bundle=command.expectation(launch, built, run.path),
             run=run,
-            record=record,
+            record=self.record,
             podman=Podman(
-                child,
+                self.child,
                 container=command.container(launch.run),
                 tty=launch.tty,
                 stop_timeout=launch.limits.stop_timeout,
@@ -121,11 +120,34 @@ class Started:
             times=(started, self.spawned),
             parted=parted,
         )
-        return session.carry_through(quiet=quiet, receipt=sink)
-    finally:
-        _remove(run)
-        if held is not None:
-            held.let_go()
+
+
+def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: str) -> Started:
+    """Record the run and start podman on it, with the leash that ends it should this process be killed.
+
+    Only while this process has one thread.
+    """
+    record = _record(launch)
+    run.write(directory.RECORD, record.to_json())
+    for name in ("hosts", "resolv.conf"):
+        run.write(name, b"")
+    argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
+    channel, lifeline = Channel(), Lifeline()
+    environment = _environment(built)
+    child = spawn.podman(
+        argv,
+        channel_fd=channel.theirs,
+        lifeline_fd=lifeline.theirs,
+        environment=environment,
+        apart=not launch.tty and not (launch.interactive and os.isatty(0)),
+    )
+    begun = Started(record, channel, lifeline, child)
+    channel.spawned()
+    lifeline.spawned()
+    from launcher.run import leash
+
+    begun.held = leash.hold(child, run, environment)
+    return begun
 
 
 def open_receipt(target: str | None, writable: list[str]) -> int | None:
@@ -164,6 +186,7 @@ def _record(launch: Launch) -> Record:
         card=launch.asked.card_name,
         net=launch.net,
         names=launch.names,
+        detached=launch.detach,
     )
 
 
@@ -186,7 +209,6 @@ def _remove(run: RunDirectory) -> None:
 
 
 def exit_refused(error: Refused) -> int:
-        detached=launch.detach,
     """Print the refusals of an error and return the exit status that they mean."""
     from launcher.run import output
 

@@ -100,20 +100,23 @@ class Session:
             raise Refused(wrong)
         plan = pins.finish(self._launch, settings, bundle=self._bundle)
         self._mark("resolved")
+        self._write(plan)
+        self._mark("plan_written")
+        return plan
+
+    def _write(self, plan: Plan) -> None:
         self._run.write("table.nft", plan.table.encode())
         self._run.write("hosts", hosts(plan).encode())
         self._run.write("resolv.conf", resolv_conf(plan).encode())
         self._run.write(f"{STAGE2_DIRECTORY}/stage2.conf", stage2_conf(plan))
         self._run.write("plan.json", plan.json)
         self._run.release()
-        self._mark("plan_written")
-        return plan
 
     def _release(self, plan: Plan, *, quiet: bool) -> Measured:
         """Hand stage 2 its secrets, hear its report, and say `go` only when everything holds."""
         secrets = [("nonce", plan.nonce), *(("env", f"{name}={value}") for name, value in self._launch.env)]
         try:
-            self._channel.send(secrets)
+            self._greet(secrets)
         except OSError:
             raise self._never_started() from None
         report = self._channel.receive()
@@ -135,9 +138,17 @@ class Session:
             output.ok(plan, measured)
         self._podman.release()
         self._run.write(RELEASED, b"")
-        self._channel.send([("go", "1")])
+        self._let_go()
         self._mark("released")
         return measured
+
+    def _greet(self, secrets: list[tuple[str, str]]) -> None:
+        """Hand stage 2 what only it may know; raises OSError when it is not there."""
+        self._channel.send(secrets)
+
+    def _let_go(self) -> None:
+        """Say the word that starts the worker."""
+        self._channel.send([("go", "1")])
 
     def _use_grants(self) -> None:
         """Use up the run's grants: every wall stands, and the worker has not started. Raises Refused."""
@@ -194,6 +205,8 @@ class Session:
         self._run.release()
         self._podman.wait()
         self._sweep()
+        if self._parted is not None:
+            self._parted.discard_log()
 
     def _sweep(self) -> None:
         """Remove the container if podman left it; `--ignore` makes that harmless when it did not (podman-rm(1)).
@@ -205,8 +218,6 @@ class Session:
         cid = f"--cidfile={self._run / command.CID}"
         words = [self._podman.program, "--remote=false", "rm", "--force", "--ignore", "--time=2", cid]
         import subprocess  # the way out of a run that went wrong
-        if self._parted is not None:
-            self._parted.discard_log()
 
         for _ in range(_SWEEPS):
             done = subprocess.run(words, capture_output=True, timeout=_SWEEP_SECONDS, check=False)
