@@ -10,7 +10,11 @@ import os
 from hooks import deadline, lastword, ledger, netns, nft, rundir
 from hooks.egress import TABLE_PREFIX
 from oci import annotations, state, strictjson
-from oci.refusal import Refused
+from oci.refusal import Refusal, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def run(stdin: int) -> int:
@@ -26,6 +30,8 @@ def run(stdin: int) -> int:
         lastword.tell(error, container)
         return 1
     try:
+        if os.path.lexists(f"{container.bundle}/{rundir.OOM}"):  # conmon(8) puts it there
+            rundir.write(directory, rundir.OOM, b"")
         _keep_ledger(directory)
     finally:
         deadline.lift()
@@ -38,12 +44,28 @@ def run(stdin: int) -> int:
     return 0
 
 
+def _compare(pin: int, directory: rundir.RunDirectory) -> None:
+    """Raise Refused (`netns-mismatch`) when the namespace is not the one that prestart recorded."""
+    try:
+        result: "Any" = strictjson.parse(rundir.read(directory, rundir.HOOK))
+        recorded = result["facts"]["netns"]
+    except (ValueError, KeyError, TypeError):
+        recorded = None
+    if netns.inode(pin) != recorded:
+        text = f"the pinned network namespace is not the one that was walled ({recorded})"
+        raise Refused([Refusal("netns-mismatch", text)])
+
+
 def _keep_ledger(directory: rundir.RunDirectory) -> None:
-    """Write ledger.json from the pinned namespace; without a pin there is nothing to read, and nothing is written."""
+    """Write ledger.json from the pinned namespace; without a pin there is nothing to read, and nothing is written.
+
+    A namespace that is not the one that prestart recorded is not entered.
+    """
     pin = netns.open_pin(directory=directory.fd, name=rundir.NETNS)
     if pin is None:
         return
     try:
+        _compare(pin, directory)
         netns.setns(pin)
         listing = nft.list_table("inet", TABLE_PREFIX + directory.run)
         found = ledger.parse(listing, self_tests=rundir.self_tests(directory.fd))

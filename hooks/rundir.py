@@ -22,6 +22,8 @@ PROOF = "proof"
 NETNS = "netns"
 HOOK = "hook.json"
 LEDGER = "ledger.json"
+# There once the kernel ended a process of the card for want of memory.
+OOM = "oom"
 OUTER = "outer"
 UNATTENDED = "unattended"
 CONSUMED = "run-consumed"

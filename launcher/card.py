@@ -9,7 +9,7 @@ import typer
 from launcher import launch, options, report
 from launcher.check import facts
 from launcher.run import output
-from launcher.verbs import cards, denials, egress, grant, hooks, prepare, probe, runtime
+from launcher.verbs import cards, denials, egress, gc, grant, hooks, prepare, probe, runtime
 from oci.refusal import Refused
 
 app = typer.Typer(
@@ -71,6 +71,7 @@ app.command("lint")(cards.lint_)
 app.command("schema")(cards.schema_)
 app.command()(probe.probe)
 app.command()(denials.denials)
+app.command()(gc.gc)
 
 
 def main() -> None:

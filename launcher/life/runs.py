@@ -4,6 +4,7 @@ Read from the run directories and the kept receipts alone; podman is not asked. 
 a file that another process is just writing or removing is no failure.
 """
 
+import contextlib
 import os
 from typing import Any
 
@@ -15,7 +16,6 @@ from launcher.run import command, directory
 from launcher.run.directory import RELEASED
 from launcher.value import Value
 from oci import strictjson
-from oci.refusal import Refused
 
 PREPARED = "prepared"
 """Made ready and never started: it has no launcher."""
@@ -43,7 +43,14 @@ class Run(Value):
     @property
     def container(self) -> str | None:
         """Return the container's id, or None before podman has made one."""
-        return container_id(self.path)
+        return next(iter(self.containers), None)
+
+    @property
+    def containers(self) -> list[str]:
+        """Return the ids that podman, and the hook that it started, recorded of the container: none, one, the same."""
+        found = [_container_id(_text(f"{self.path}/{command.CID}"))]
+        found.append(_container_id((self.read(rundir.HOOK) or {}).get("facts", {}).get("container")))
+        return list(dict.fromkeys(one for one in found if one))
 
 
 class Ended(Value):
@@ -60,13 +67,17 @@ class Ended(Value):
 
 def living() -> list[Run]:
     """Return every run that has a directory, oldest first; none when there is no runtime directory."""
-    try:
-        top = directory.parent()
-        names = os.listdir(top)
-    except (Refused, FileNotFoundError):
-        return []
-    found = [run for name in names if is_run_id(name) and (run := look(f"{top}/{name}"))]
+    found = [run for path in directories() if (run := look(path))]
     return sorted(found, key=lambda run: (run.record.started if run.record else 0.0, run.run))
+
+
+def directories() -> list[str]:
+    """Return every run directory of this user, wherever its runtime directory was when the run started."""
+    found: list[str] = []
+    for top in directory.parents():
+        with contextlib.suppress(OSError):
+            found += [f"{top}/{name}" for name in sorted(os.listdir(top)) if is_run_id(name)]
+    return found
 
 
 def ended() -> list[Ended]:
@@ -78,10 +89,7 @@ def find(run: str) -> Run | Ended | None:
     """Return the run of that id, a living one before an ended one; None when there is none."""
     if not is_run_id(run):
         return None
-    try:
-        living_one = look(f"{directory.parent()}/{run}")
-    except Refused:
-        living_one = None
+    living_one = next((one for top in directory.parents() if (one := look(f"{top}/{run}"))), None)
     return living_one or next((one for one in ended() if one.run == run), None)
 
 
@@ -104,14 +112,17 @@ def read_record(path: str) -> Record | None:
         return None
 
 
-def container_id(path: str) -> str | None:
-    """Return the container id that podman wrote for a run directory; None before it did."""
+def _container_id(text: object) -> str | None:
+    """Return a container's id, or None for what is none: half written, or no text."""
+    return text if isinstance(text, str) and len(text) == 64 and set(text) <= set("0123456789abcdef") else None
+
+
+def _text(path: str) -> str | None:
     try:
-        with open(f"{path}/{command.CID}", "rb") as file:
-            text = file.read(65).decode("ascii", "replace").strip()
+        with open(path, "rb") as file:
+            return file.read(65).decode("ascii", "replace").strip()
     except OSError:
         return None
-    return text if len(text) == 64 and set(text) <= set("0123456789abcdef") else None
 
 
 def _state(found: Record | None, there: set[str]) -> str:

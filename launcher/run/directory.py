@@ -8,6 +8,7 @@ for the run, and is held by whoever runs it or cleans up after it.
 import fcntl
 import os
 import stat
+import time
 
 from oci.refusal import Refusal, Refused
 
@@ -27,15 +28,21 @@ def parent() -> str:
 
     Raises Refused when there is none that is ours alone (podman-run(1), rootless: `$TMPDIR/podman-run-UID`).
     """
-    uid = os.getuid()
-    if uid == 0:
-        return "/run/card-run"
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    for base in (runtime, f"/run/user/{uid}", f"{os.environ.get('TMPDIR', '/tmp')}/podman-run-{uid}"):  # noqa: S108
-        if base.startswith("/") and _ours(base):
-            return f"{base}/card-run"
+    found = parents()
+    if found:
+        return found[0]
     text = "there is no runtime directory that is yours alone"
     raise Refused([Refusal("no-runtime-directory", text, "log in with a session, or set XDG_RUNTIME_DIR")])
+
+
+def parents() -> list[str]:
+    """Return every directory that can hold run directories of this user, the one that is used now first."""
+    uid = os.getuid()
+    if uid == 0:
+        return ["/run/card-run"]
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    bases = (runtime, f"/run/user/{uid}", f"{os.environ.get('TMPDIR', '/tmp')}/podman-run-{uid}")  # noqa: S108
+    return list(dict.fromkeys(f"{base}/card-run" for base in bases if base.startswith("/") and _ours(base)))
 
 
 def _ours(path: str) -> bool:
@@ -136,6 +143,20 @@ def create(run: str) -> RunDirectory:
     return RunDirectory(path, held=held, lock=lock)
 
 
+_GLANCES = 5
+_GLANCE_SECONDS = 0.01
+
+
+def _lock(fd: int, *, wait: bool) -> None:
+    """Lock a directory; raises BlockingIOError when it is held for longer than somebody's glance at the lock takes."""
+    for _ in () if wait else range(_GLANCES):
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_GLANCE_SECONDS)
+    return fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
 def take(path: str, *, wait: bool) -> RunDirectory | None:
     """Return a run directory that nobody answers for any more, its lock now ours; None when it is gone, or held.
 
@@ -146,7 +167,7 @@ def take(path: str, *, wait: bool) -> RunDirectory | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        _lock(held, wait=wait)
         # The one before us may have removed it, and a new run may have made one of the same name.
         if os.path.samestat(os.fstat(held), os.stat(path, follow_symlinks=False)):
             return RunDirectory(path, held=held)

@@ -78,7 +78,9 @@ def _end(podman: int, program: str, run: RunDirectory, environment: dict[str, st
     # card-run's own lock went with it; whoever has it now does the same as we.
     taken = directory.take(run.path, wait=True)
     if taken is not None:
-        taken.remove()
+        from launcher.life import containers, undo
+
+        undo.undo(taken, containers.Containers(program, environment))
 
 
 def _remove(program: str, run: RunDirectory, environment: dict[str, str]) -> None:

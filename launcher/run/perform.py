@@ -57,9 +57,10 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
     if launch.detach:
         from launcher.run import detach  # only a detached card leaves the process that was started
 
-        parted = detach.part(launch.run)
-        if isinstance(parted, int):
-            return parted
+        came = detach.part(launch.run)
+        if isinstance(came, int):
+            return came
+        parted = came
     spawn.hold_signals()
     begun = None
     run = directory.create(launch.run)
@@ -70,7 +71,7 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         # From here on podman is busy with its own start-up: what is slow to import comes now.
         from launcher.run.session import Session
 
-        session = begun.session(Session, launch, run, built, started, parted)
+        session = begun.session(Session, launch, run, built, started=started, parted=parted)
         return session.carry_through(quiet=quiet, receipt=sink)
     finally:
         _remove(run)
@@ -98,6 +99,7 @@ class Started:
         launch: Launch,
         run: RunDirectory,
         built: runtime.Runtime,
+        *,
         started: float,
         parted: "Parted | None" = None,
     ) -> "S":
@@ -144,9 +146,11 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
     begun = Started(record, channel, lifeline, child)
     channel.spawned()
     lifeline.spawned()
+    from launcher.life import sweep
     from launcher.run import leash
 
     begun.held = leash.hold(child, run, environment)
+    sweep.start(run.path)
     return begun
 
 

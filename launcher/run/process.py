@@ -36,6 +36,7 @@ class Podman:
         self.signalled = False
         self.expired = False
         self.gave_up = False
+        self.killed = 0
         self._apart = child.apart
         self._container = container
         self._tty = tty
@@ -73,6 +74,7 @@ class Podman:
                 _, status = os.waitpid(self.pid, 0)
             self._relay.join()
             code = os.waitstatus_to_exitcode(status)
+            self.killed = max(-code, 0)
             self._status = code if code >= 0 else 128 - code
         return self._status
 

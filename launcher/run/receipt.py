@@ -39,6 +39,7 @@ class Measured(Value):
     times_ms: dict[str, float]
     exit_status: int | None = None
     signalled: bool = False
+    oom: bool = False
 
 
 def guarantees(measured: Measured, expected: dict[str, str]) -> dict[str, bool]:
@@ -116,6 +117,7 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "started": record.started,
         "ended": ended,
         "how": EXITED,
+        "oom": measured.oom,
         "plan_digest": plan.digest,
         "image": launch.image,
         "command": list(launch.command),

@@ -1,14 +1,17 @@
 """One started card, from podman's start to the receipt. Imported once podman runs, so it may import what it likes."""
 
+import os
 import threading
 import time
 from typing import Any
 
 from launcher import bench, pins
 from launcher.launch import BRIDGE, Launch
+from launcher.life import undo
+from launcher.life.containers import Containers
 from launcher.life.record import Record
 from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
-from launcher.run import command, events, output
+from launcher.run import ending, events, output
 from launcher.run.account import account
 from launcher.run.channel import Channel
 from launcher.run.detach import Parted
@@ -19,8 +22,6 @@ from launcher.runtime import Runtime
 from oci import strictjson
 from oci.refusal import Refusal, Refused
 
-_SWEEP_SECONDS = 30
-_SWEEPS = 3  # without its conmon a container is only ended by the first and removed by the next
 # From here on a status may be podman's own (podman-run(1) "Exit Status") or a signal's, and a container may be left.
 _PODMANS_OWN = 125
 # What timeout(1) returns.
@@ -74,8 +75,9 @@ class Session:
             ledger=self._ledger(), exit_status=status, times_ms=self._times, signalled=self._podman.signalled
         )
         if self._podman.signalled or measured.ledger is None or status >= _PODMANS_OWN:
-            self._sweep()
-            measured = measured.replace(ledger=self._ledger())
+            status = self._settle(status)
+            measured = measured.replace(ledger=self._ledger(), exit_status=status)
+        measured = measured.replace(oom=ending.memory(self._run, status))
         account(plan, measured, self._record, quiet=quiet, receipt=receipt)
         return status
 
@@ -204,25 +206,16 @@ class Session:
         self._channel.close()
         self._run.release()
         self._podman.wait()
-        self._sweep()
+        undo.sweep(self._run, Containers(self._podman.program, dict(os.environ)))
         if self._parted is not None:
             self._parted.discard_log()
 
-    def _sweep(self) -> None:
-        """Remove the container if podman left it; `--ignore` makes that harmless when it did not (podman-rm(1)).
-
-        By the id that podman wrote for this run, never by name: a container of that name may be somebody else's.
-        """
-        if self._run.read(command.CID) is None:
-            return
-        cid = f"--cidfile={self._run / command.CID}"
-        words = [self._podman.program, "--remote=false", "rm", "--force", "--ignore", "--time=2", cid]
-        import subprocess  # the way out of a run that went wrong
-
-        for _ in range(_SWEEPS):
-            done = subprocess.run(words, capture_output=True, timeout=_SWEEP_SECONDS, check=False)
-            if done.returncode == 0:
-                return
+    def _settle(self, status: int) -> int:
+        """Remove what podman left, and return the status that the container recorded, a timeout's excepted."""
+        containers = Containers(self._podman.program, dict(os.environ))
+        client, killed = self._podman.wait(), self._podman.killed
+        found = ending.settle(self._run, self._record, containers, client=client, killed=killed)
+        return status if self._podman.expired else found.status
 
 
 def _refusals(report: dict[str, list[str]]) -> list[Refusal]:

@@ -116,7 +116,7 @@ def start(workspace: Path) -> "Iterator[Callable[..., subprocess.Popen[bytes]]]"
     for process in started:
         process.kill()
         process.communicate()
-    run(["sh", "-c", "rm -rf $XDG_RUNTIME_DIR/card-run/*"])
+    run(["card", "gc"])
     until(lambda: remains() == before)
 
 
@@ -166,7 +166,7 @@ def test_a_terminal_changes_nothing(workspace: Path) -> None:
     assert until(lambda: not workers(workspace)) < SECONDS
     os.waitpid(child, 0)
     os.close(terminal)
-    run(["sh", "-c", "rm -rf $XDG_RUNTIME_DIR/card-run/*"])
+    run(["card", "gc"])
     until(lambda: remains() == before)
 
 

@@ -188,7 +188,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: Path) -> Pat
     path = tmp_path / "runtime"
     path.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
-    monkeypatch.setattr(directory, "parent", lambda: f"{path}/card-run")
+    monkeypatch.setattr(directory, "parents", lambda: [f"{path}/card-run"])
     return path / "card-run"
 
 

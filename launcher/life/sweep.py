@@ -1,0 +1,101 @@
+"""The sweep at each start: a look whether a run was left behind, which costs microseconds, and a cleaner if one was.
+
+The rule: the look is done while podman starts and touches nothing; the work is another process's, which nobody waits
+for, one at a time. Once in each boot it works without a look: an earlier boot's containers have no directory.
+"""
+
+import contextlib
+import fcntl
+import os
+import sys
+
+from launcher.life import identity, kept
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from launcher.life import sweep; sweep.clean()"
+# The boot of the last cleaning, and the lock of the one that is at it; beside the receipts, which outlive a boot.
+_STAMP = "swept"
+_NICE = 10
+
+
+def start(own: str) -> None:
+    """Start a cleaner if something is left of a run other than the one in the directory `own`."""
+    try:
+        if not _needed(own):
+            return
+    except OSError:
+        return
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    words = [sys.executable, "-I", "-S", "-c", _PROGRAM, root]
+    silent = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+    with contextlib.suppress(OSError):
+        os.posix_spawn(words[0], words, os.environ, file_actions=silent, setsid=True, setsigmask=())
+
+
+def clean() -> None:
+    """Undo what is left, quietly, unless another cleaner is at it; whatever cannot be undone is the next one's."""
+    from launcher.life import gc
+
+    with _alone() as stamp:
+        if stamp is not None:
+            os.nice(_NICE)
+            gc.collect()
+            os.pwrite(stamp, identity.boot_id().encode(), 0)
+
+
+def _needed(own: str) -> bool:
+    if not _swept():
+        return True
+    top, _, mine = own.rpartition("/")
+    return any(name != mine and _left(f"{top}/{name}") for name in os.listdir(top))
+
+
+def _swept() -> bool:
+    try:
+        with open(_stamp(), "rb") as file:
+            return file.read() == identity.boot_id().encode()
+    except OSError:
+        return False
+
+
+def _left(path: str) -> bool:
+    """Return whether nobody answers for a run directory. A lock that is held says at once that somebody does."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    from launcher.life import orphans
+
+    return orphans.why(path) is not None
+
+
+@contextlib.contextmanager
+def _alone() -> "Generator[int | None]":
+    """Yield the stamp's descriptor, locked; None when another process has the lock or there is no place for it."""
+    try:
+        kept.prepare()
+        fd = os.open(_stamp(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        yield None
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield None
+    else:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _stamp() -> str:
+    return f"{os.path.dirname(kept.directory())}/{_STAMP}"

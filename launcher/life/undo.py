@@ -1,0 +1,103 @@
+"""Undoing a run that nobody answers for any more: its container, its pins and tables, its directory; and its receipt.
+
+The rule: whoever undoes holds the directory's lock, works by identities that were recorded (the container's id and
+annotations, the namespace's inode) and never by a process id, and lets the record go last: as long as something is
+left, it says whose that is. Every step may find its work done already.
+"""
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from hooks import rundir
+from launcher import runtime
+from launcher.life import kept, runs
+from launcher.life.containers import Container, Containers, Unknown
+from launcher.life.record import Record
+from launcher.run.directory import RELEASED, RunDirectory
+from launcher.run.receipt import ABANDONED, SCHEMA
+from oci import annotations
+from oci.refusal import Refused
+
+
+def undo(run: RunDirectory, containers: Containers) -> list[str]:
+    """Undo a run whose lock we hold, and let go of it; return what is left, in words: empty when nothing is.
+
+    What podman cannot say for sure counts as left.
+    """
+    name = os.path.basename(run.path)
+    found = runs.look(run.path)
+    try:
+        end = _end(run, name, found, containers)
+        release(run, containers)
+    except Unknown as error:
+        run.let_go()
+        return [f"{name}: {error}"]
+    if found is not None and found.record is not None and run.read(RELEASED) is not None:
+        _keep(found, found.record, end)
+    return [f"{name}: {line}" for line in run.remove()]
+
+
+def release(run: RunDirectory, containers: Containers) -> None:
+    """Do what the poststop hook does, where it did not: read the ledger, take outer tables away, let go of the pins.
+
+    It runs where podman's mounts are, and compares the namespace's inode with the recorded one. Raises Unknown.
+    """
+    there = set(os.listdir(run.path))
+    if not there & {rundir.NETNS, rundir.OUTER}:
+        return
+    name = os.path.basename(run.path)
+    notes = {annotations.RUN: name, annotations.DIRECTORY: run.path}
+    # The bundle is podman's and gone, or about to be; nothing of it is needed.
+    state: dict[str, object] = {"id": f"card-{name}", "status": "stopped", "bundle": run.path, "annotations": notes}
+    try:
+        argv = (*runtime.ensure().hook_argv, "poststop")
+    except Refused as error:
+        raise Unknown(str(error)) from None
+    containers.hook(argv, state)
+
+
+def sweep(run: RunDirectory, containers: Containers) -> None:
+    """Remove what a start that was refused may have left; what cannot be is for the next cleaner: the record stays."""
+    found = runs.look(run.path)
+    if found is None or not (found.containers or rundir.HOOK in os.listdir(run.path)):
+        return
+    with contextlib.suppress(Unknown):
+        _end(run, os.path.basename(run.path), found, containers)
+        release(run, containers)
+
+
+def _end(run: RunDirectory, name: str, found: runs.Run | None, containers: Containers) -> dict[str, Any]:
+    """End and remove the container; return how it had ended by then, as far as podman knows."""
+    ids = found.containers if found else []
+    container = containers.of(name, run.path, ids=ids)
+    if container is not None:
+        containers.remove(container.id)
+        return _recorded(container)
+    since = found.record.started if found and found.record else time.time()
+    return {"exit_status": containers.died(ids[0], since=since) if ids else None, "oom": False}
+
+
+def _recorded(container: Container) -> dict[str, Any]:
+    return {"exit_status": container.exit_code if container.ended else None, "oom": container.oom}
+
+
+def _keep(found: runs.Run, record: Record, end: dict[str, Any]) -> None:
+    """Keep a receipt that says how the run ended, unless the run's own card-run had kept one before it went."""
+    earlier = next((one.receipt() for one in runs.ended() if one.run == record.run), None)
+    if earlier is not None and earlier.get("started") == record.started:
+        return
+    content: dict[str, Any] = {
+        "schema": SCHEMA,
+        **{name: value for name, value in record.as_dict().items() if name not in {"boot_id", "launcher"}},
+        "ended": time.time(),
+        "how": ABANDONED,
+        "hook": found.read(rundir.HOOK) or {},
+        "ledger": found.read(rundir.LEDGER),
+        **end,
+    }
+    try:
+        kept.keep(record.run, content)
+    except OSError:
+        return  # nobody is there to be told; the run is undone all the same

@@ -1,0 +1,74 @@
+"""How a run ended: the status that its container recorded, and whether memory ran out. Asked only when it matters.
+
+podman's client returns the worker's status, but 125 to 127 may be its own (podman-run(1) "Exit Status"), 128 and up a
+signal's, and a client that was killed returns nothing of the worker's. The rule: what the container recorded is the
+truth; where there is no record, that is said. The container, and what it held, are gone afterwards.
+"""
+
+from hooks import rundir
+from launcher.life import runs, undo
+from launcher.life.containers import Container, Containers, Unknown
+from launcher.life.record import Record
+from launcher.run import output
+from launcher.run.directory import RunDirectory
+from launcher.value import Value
+
+KILLED = 137
+_PODMANS_OWN = range(125, 128)
+
+
+class Ending(Value):
+    """The worker's status, and whether it was recorded where podman's client could not alter it."""
+
+    status: int
+    recorded: bool
+
+
+def settle(run: RunDirectory, record: Record, containers: Containers, *, client: int, killed: int) -> Ending:
+    """Return how the run ended, with its container removed and its ledger read; says what is left or not known.
+
+    `client` is the status of podman's client, `killed` the signal that ended it, 0 for none.
+    """
+    found = runs.look(run.path)
+    ids = found.containers if found else []
+    try:
+        container = containers.of(record.run, run.path, ids=ids)
+        if container is not None:
+            containers.remove(container.id)
+        undo.release(run, containers)
+    except Unknown as error:
+        output.say(f"NOTE left behind: {error}")
+        container = None
+    status = _recorded(container, ids, record, containers)
+    _say(status, client=client, killed=killed)
+    return Ending(status=client if status is None else status, recorded=status is not None)
+
+
+def _recorded(container: Container | None, ids: list[str], record: Record, containers: Containers) -> int | None:
+    if container is not None and container.ended:
+        return container.exit_code
+    # What is over within one second of the clock is still over after it began.
+    return containers.died(ids[0], since=record.started - 1) if ids else None
+
+
+def _say(status: int | None, *, client: int, killed: int) -> None:
+    if killed:
+        output.say(f"NOTE podman was ended by signal {killed}, and the card with it")
+    elif status is None and client in _PODMANS_OWN:
+        output.say(f"NOTE podman ended with {client}, and recorded no status of the worker's: it may be podman's own")
+    elif status is not None and status != client:
+        output.say(f"NOTE podman ended with {client}; the worker's own status is {status}")
+
+
+def memory(run: RunDirectory, status: int) -> bool:
+    """Return whether the kernel ended a process of the card for want of memory, and say so.
+
+    conmon(8) leaves word of it in the bundle, where the poststop hook finds it.
+    """
+    if run.read(rundir.OOM) is None:
+        return False
+    if status == KILLED:
+        output.say("NOTE the worker was killed because the card's memory ran out (OOM), see --memory")
+    else:
+        output.say("NOTE a process of the card was killed because the card's memory ran out (OOM), see --memory")
+    return True
