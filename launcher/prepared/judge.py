@@ -11,10 +11,10 @@ from oci.refusal import Refusal
 
 # What is decided before the start, or held by podman, the hooks and stage 2.
 HELD = frozenset({
-    "allow_host", "command", "cpus", "cwd", "dns", "egress", "env", "env_file", "env_host", "git_writable", "home",
-    "image", "interactive", "json", "landlock", "limits", "memory", "model_host", "net", "nofile", "pids",
-    "podman_arg", "protect", "read", "read_noexec", "resolve_timeout", "resolver", "run", "secret", "shm_size",
-    "stop_timeout", "tmp_size", "user", "write",
+    "allow_host", "card_name", "command", "cpus", "cwd", "dns", "egress", "env", "env_file", "env_host",
+    "git_writable", "home", "image", "interactive", "json", "landlock", "limits", "memory", "merged", "model_host",
+    "net", "nofile", "pids", "podman_arg", "profile", "protect", "quiet", "read", "read_noexec", "resolve_timeout",
+    "resolver", "run", "secret", "shm_size", "stop_timeout", "tmp_size", "tty", "user", "write",
 })  # fmt: skip
 _HINT = "use card-run"
 

@@ -5,6 +5,7 @@ by the file that is written here (`launcher.stage2.unattended`). A preparation t
 """
 
 import json
+import os
 import subprocess
 import time
 from typing import Any
@@ -76,6 +77,8 @@ def _fill(run: RunDirectory, plan: Plan, image_env: list[str], expires: int) -> 
         ("plan.json", plan.json),
     ):
         run.write(name, data)
+        if name.endswith(unattended.NAME):
+            os.chmod(run / name, 0o600)  # stage 2 is its owner, whoever the worker is inside
 
 
 def _unattended(plan: Plan, image_env: list[str], expires: int) -> bytes:
@@ -93,6 +96,7 @@ def _unattended(plan: Plan, image_env: list[str], expires: int) -> bytes:
         ("net", launch.net),
         ("expires", str(expires)),
     ]
+    items += [("quiet", "1")] if launch.asked.quiet else []
     items += [("expect", f"{name}={value}") for name, value in launch.limits.expected().items()]
     given = {name: value for name, _, value in (item.partition("=") for item in image_env)}
     given |= {"container": "podman", "HOSTNAME": "card", **dict(launch.env)}

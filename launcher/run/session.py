@@ -84,16 +84,20 @@ class Session:
     def _await(self, timeout: float | None) -> int:
         """Return the worker's status; past its time it is asked to end, then made to, and 124 is its status."""
         if timeout is None:
-            return self._podman.wait()
+            return self._wait()
         timer = threading.Timer(timeout, self._podman.expire)
         timer.daemon = True
         timer.start()
-        status = self._podman.wait()
+        status = self._wait()
         timer.cancel()
         if not self._podman.expired:
             return status
         output.say(f"NOTE the worker was ended after --timeout {timeout:g} seconds")
         return EXIT_TIMEOUT
+
+    def _wait(self) -> int:
+        """Return the worker's status once it has ended."""
+        return self._podman.wait()
 
     def _finish_plan(self) -> Plan:
         """Resolve, judge, and write all that the hook and stage 2 read; the lock is let go of last."""
@@ -126,7 +130,7 @@ class Session:
         if report is None:
             raise self._never_started()
         if report.get("status") != ["ok"]:
-            raise Refused(self._told(_refusals(report)))
+            raise Refused(self._told(refusals_of(report)))
         inside = {key: values[-1] for key, values in report.items()}
         measured = Measured(hook=self._hook(), stage2=inside, outer=self._outer(inside), times_ms=self._times)
         lacking = shortfall(plan, measured)
@@ -191,11 +195,13 @@ class Session:
         if self._podman.gave_up:
             text = "podman did not start the card in time, and was ended"
             return Refused([Refusal("start-timeout", text, "an image with odd files in /etc can hang podman")])
-        hook = self._hook()
-        if hook.get("refusals"):
-            return Refused([Refusal.from_json(one) for one in hook["refusals"]])
         said = self._podman.said().splitlines()
         last = said[-1].removeprefix("Error: ") if said else f"exit status {status}, and no word why"
+        from launcher.run import why  # a start that failed
+
+        told = why.refusals(self._run, self._podman.said())
+        if told:
+            return Refused(told)
         if "image not known" in last:
             hint = f"podman pull {self._launch.image}, or build it"
             return Refused([Refusal("image-missing", last, hint)])
@@ -218,7 +224,7 @@ class Session:
         return status if self._podman.expired else found.status
 
 
-def _refusals(report: dict[str, list[str]]) -> list[Refusal]:
+def refusals_of(report: dict[str, list[str]]) -> list[Refusal]:
     """Return stage 2's own refusals, which come side by side, one of each key for each."""
     told = zip(report.get("reason", ()), report.get("text", ()), report.get("hint", ()), strict=False)
     return [Refusal(*one) for one in told] or [Refusal("stage2-refused", "stage 2 refused and gave no reason")]

@@ -18,7 +18,7 @@ FILE = f"/run/card/{NAME}"
 SCHEMA = "1"
 STDERR = 2
 ONE = ("schema", "run", "nonce", "digest", "table", "net", "expires")
-MANY = ("expect", "env")
+MANY = ("expect", "env", "quiet")
 # What must have been measured: fact and value.
 WANTED = {
     "proof": "ok",
@@ -85,7 +85,8 @@ def run(kernel: Kernel) -> int:
         for refusal in enter.reasons(error):
             enter.say(refusal)
         return EXIT_REFUSED
-    enter.say(line(config.run, facts, wanted["net"][0]))
+    if "quiet" not in wanted:
+        enter.say(line(config.run, facts, wanted["net"][0]))
     os.set_inheritable(STDERR, True)
     kernel.default_signals()
     code, text = worker.execute(config.argv, worker.environment(b"", wanted.get("env", [])))

@@ -155,7 +155,7 @@ def test_what_was_denied_is_kept(prepare: Callable[..., Card]) -> None:
     ready = prepare("--env", "SECRET=hunter2", "--", "python3", "-c", inside.PROGRAM, '[["tcp", "198.51.100.66", 443]]')
     secrets = ready.path / "card/unattended"
     assert b"hunter2" in secrets.read_bytes()
-    assert ready.path.stat().st_mode & 0o77 == 0
+    assert ready.path.stat().st_mode & 0o77 == secrets.stat().st_mode & 0o77 == 0
     assert ready.start().status == 0
     denied = ready.read("ledger.json")["denied"]
     assert [(row["address"], row["port"]) for row in denied] == [("198.51.100.66", 443)]
@@ -295,6 +295,20 @@ def test_standard_input(prepare: Callable[..., Card]) -> None:
     """With -i the worker reads what podman is given."""
     done = prepare("-i", "--", "cat").start(stdin=None, input="hello\n")
     assert (done.status, done.out) == (0, "hello\n"), done.err
+
+
+def test_quiet(prepare: Callable[..., Card]) -> None:
+    """With -q nothing but refusals is said, neither when it is prepared nor when it starts."""
+    ready = prepare("-q", *WORKER)
+    done = ready.start()
+    assert (ready.notes, done.out, done.err) == ("", "ran\n", "")
+
+
+def test_a_terminal(prepare: Callable[..., Card]) -> None:
+    """With -t the worker has one."""
+    ready = prepare("-t", "--", "sh", "-c", "test -t 0 && echo terminal")
+    done = run(["script", "-qec", shlex.join(ready.words), "/dev/null"], stdin=subprocess.DEVNULL)
+    assert "terminal" in done.out.replace("SANDBOX OK", "")
 
 
 def test_the_workers_status(prepare: Callable[..., Card]) -> None:

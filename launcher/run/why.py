@@ -1,0 +1,53 @@
+"""Why a hook refused: its own result, else what it or its interpreter said, else what can be seen from here.
+
+podman says nothing but the hook's exit status, so this is the only way a reason reaches the user. Only imported once a
+start has failed.
+"""
+
+import json
+import os
+from typing import Any
+
+from launcher.run.command import HOOK_LOG
+from launcher.run.directory import RunDirectory
+from oci.refusal import Refusal
+
+_SAID = "SANDBOX REFUSED reason="
+
+
+def refusals(run: RunDirectory, podman: str) -> list[Refusal]:
+    """Return the hook's reasons, none when it has none; `podman` is what podman said of the start."""
+    told = _result(run)
+    if told:
+        return told
+    said = [line for line in (run.read(HOOK_LOG) or b"").decode("utf-8", "replace").splitlines() if line.strip()]
+    ours = [line.removeprefix(_SAID).partition(" ") for line in said if line.startswith(_SAID)]
+    if ours:
+        return [Refusal(reason, text) for reason, _, text in ours]
+    return [_seen(run, said, " ".join(podman.removeprefix("Error: ").split()))] if "hook" in podman else []
+
+
+def _seen(run: RunDirectory, said: list[str], podman: str) -> Refusal:
+    """Return the reason for a hook that gave none: what else was said, and what can be seen from here."""
+    if _is_full(run.path):
+        text = f"a hook failed, and {run.path} has no room for its reason"
+        return Refusal("disk-full", text, "make room where your runtime directory is")
+    if said:
+        return Refusal("hook-failed", f"a hook failed, and said: {said[-1][:300]}", "card runtime build --force")
+    if "timeout expired" in podman:
+        return Refusal("hook-timeout", f"a hook took longer than hooks.d gives it, and was killed: {podman}")
+    text = f"a hook failed and gave no reason; podman said: {podman}"
+    return Refusal("hook-failed", text, "a hook of the site's may have failed")
+
+
+def _result(run: RunDirectory) -> list[Refusal]:
+    try:
+        result: dict[str, Any] = json.loads(run.read("hook.json") or b"{}")
+        return [Refusal.from_json(one) for one in result.get("refusals", ())]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _is_full(path: str) -> bool:
+    found = os.statvfs(path)
+    return found.f_bavail == 0 or found.f_favail == 0

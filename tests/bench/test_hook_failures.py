@@ -1,0 +1,98 @@
+"""A hook that cannot go on: the reason reaches the user of card-run, and nothing of the card is left.
+
+The nft that hangs is a real program in nft's place, in the mount namespace that podman keeps for its containers.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hooks import rundir
+from tests.bench.cards import card, run
+from tests.bench.test_proof import COPY, WORKER, never_ran, stand_in
+
+NFT = "/usr/sbin/nft"
+
+
+@pytest.fixture
+def hung_nft(tmp_path: Path) -> Iterator[None]:
+    """Put a program that never ends in nft's place, where podman's hooks run."""
+    program = tmp_path / "hangs"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    subprocess.run(["podman", "unshare", "mount", "--bind", str(program), NFT], check=True)
+    yield
+    subprocess.run(["podman", "unshare", "umount", NFT], check=True)
+    assert not run(["pgrep", "-f", "sleep 1000"]).out
+
+
+@pytest.mark.usefixtures("nothing_left", "hung_nft")
+def test_nft_that_hangs() -> None:
+    """The hook itself says that it took too long, long before podman would have killed it."""
+    start = time.monotonic()
+    done = card(*WORKER)
+    never_ran(done)
+    assert done.reasons == ["hook-late"]
+    assert time.monotonic() - start < 30
+
+
+def stopped_before_its_plan(run_id: str, env: dict[str, str] | None = None) -> tuple["subprocess.Popen[str]", Path]:
+    """Start a card and stop its card-run while it still resolves; return the process and the run directory."""
+    words = ["card-run", "--run", run_id, "--resolver", "192.0.2.99", "--resolve-timeout", "2", *WORKER]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    directory = Path(os.environ.get("XDG_RUNTIME_DIR", "/run")) / "card-run" / run_id
+    while not (directory / "cid").exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGSTOP)
+    return process, directory
+
+
+def let_go_on(process: "subprocess.Popen[str]") -> str:
+    """Let a stopped card-run go on to its end, which is a refusal; return what it said."""
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (125, "")
+    return err
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_plan_that_never_comes() -> None:
+    """While card-run is stopped before its plan is whole, the hook gives up by itself; nothing of the card is left."""
+    process, directory = stopped_before_its_plan("late")
+    deadline = time.monotonic() + rundir.LOCK_DEADLINE + 15
+    while not (directory / "hook.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert '"plan-late"' in (directory / "hook.json").read_text()
+    assert "reason=plan-late " in (directory / "hook.log").read_text()
+    assert "SANDBOX REFUSED reason=" in let_go_on(process)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_hook_that_is_killed(tmp_path: Path) -> None:
+    """The runtime kills a hook past its timeout: podman removes the container, nothing is left."""
+    change = COPY + "text = open(path).read()\nassert '\"timeout\":60' in text\n"
+    change += 'open(path, "w").write(text.replace(\'"timeout":60\', \'"timeout":2\'))\n'
+    process, directory = stopped_before_its_plan("killed", stand_in(tmp_path, change))
+    deadline = time.monotonic() + 15
+    while run(["podman", "ps", "--all", "--quiet"]).out and time.monotonic() < deadline:
+        pass
+    assert not run(["podman", "ps", "--all", "--quiet"]).out
+    assert not (directory / "hook.json").exists()
+    assert not (directory / "card/proof").exists()
+    assert "SANDBOX REFUSED reason=" in let_go_on(process)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_an_interpreter_that_fails(tmp_path: Path) -> None:
+    """What the hook's own Python says before our code runs is kept by the runtime, and told."""
+    change = COPY + 'text = open(path).read()\nassert "__main__.pyc" in text\n'
+    change += 'open(path, "w").write(text.replace("__main__.pyc", "gone.pyc"))\n'
+    done = card(*WORKER, env=stand_in(tmp_path, change))
+    never_ran(done)
+    assert done.reasons == ["hook-failed"]
+    assert "gone.pyc" in done.err

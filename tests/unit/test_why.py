@@ -1,0 +1,57 @@
+"""Whatever a hook could leave of its reasons is told, the best of it first."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from launcher.run import why
+from launcher.run.directory import RunDirectory
+
+PODMAN = "OCI runtime error: crun: error executing hook `/usr/bin/python3` (exit code: 1)"
+RESULT = {"status": "refused", "refusals": [{"reason": "nft-load", "text": "no", "hint": "yes"}]}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """Return a run directory."""
+    return RunDirectory(str(tmp_path), held=-1)
+
+
+def reasons(run: RunDirectory, podman: str = PODMAN) -> list[str]:
+    """Return the reasons that are told."""
+    return [refusal.reason for refusal in why.refusals(run, podman)]
+
+
+def test_the_hooks_result_is_best(run: RunDirectory) -> None:
+    """hook.json says it all; what was said on standard error repeats it."""
+    run.write("hook.json", json.dumps(RESULT).encode())
+    run.write("hook.log", b"SANDBOX REFUSED reason=other text\n")
+    assert reasons(run) == ["nft-load"]
+
+
+def test_what_was_said(run: RunDirectory) -> None:
+    """Without a result that can be read, refusals in the log are taken as they stand."""
+    run.write("hook.json", b"{")
+    run.write("hook.log", b"site's words\nSANDBOX REFUSED reason=run-directory it is gone\n")
+    (refusal,) = why.refusals(run, PODMAN)
+    assert (refusal.reason, refusal.text) == ("run-directory", "it is gone")
+
+
+def test_an_interpreter_that_fails(run: RunDirectory) -> None:
+    """Its last line is the reason."""
+    run.write("hook.log", b"Traceback\nImportError: bad magic number in 'hooks'\n")
+    (refusal,) = why.refusals(run, PODMAN)
+    assert refusal.reason == "hook-failed"
+    assert "bad magic number" in refusal.text
+
+
+def test_nothing_said(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook that left no word is told as such, and as a full disk where there is one; no hook, no reason of a hook."""
+    assert reasons(run) == ["hook-failed"]
+    assert reasons(run, "image not known") == []
+    assert reasons(run, "error executing hook `x` (exit code: -1)\ntimeout expired for `x`") == ["hook-timeout"]
+    full = os.statvfs_result((4096, 4096, 16, 0, 0, 16, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    assert reasons(run) == ["disk-full"]
