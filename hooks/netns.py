@@ -25,6 +25,7 @@ else:
 
 
 # linux/sched.h, linux/mount.h, linux/fs.h
+CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 MS_BIND = 4096
 MNT_DETACH = 2
@@ -52,9 +53,9 @@ _MOUNT = _Mount(_ctypes.dlsym(_LIBC, "mount"))
 _UMOUNT2 = _Umount2(_ctypes.dlsym(_LIBC, "umount2"))
 
 
-def setns(fd: int) -> None:
-    """Move this (single-threaded) process into the network namespace that `fd` refers to. There is no way back."""
-    _check("setns", _SETNS(fd, CLONE_NEWNET))
+def setns(fd: int, *, kind: int = CLONE_NEWNET) -> None:
+    """Move this (single-threaded) process into the network (or other) namespace of `fd`. There is no way back."""
+    _check("setns", _SETNS(fd, kind))
 
 
 def bind(source: str, target: str) -> None:

@@ -14,7 +14,7 @@ from oci import records, state, strictjson
 from oci.refusal import Refusal, Refused
 
 
-class _Clock:
+class Clock:
     """Milliseconds per phase."""
 
     __slots__ = ("_last", "_start", "times")
@@ -36,7 +36,7 @@ class _Clock:
 
 def run(stdin: int) -> int:
     """Run the hook on the state that descriptor `stdin` gives; return the exit status, 0 only when the wall stands."""
-    clock = _Clock()
+    clock = Clock()
     container = None
     try:
         deadline.allow(deadline.STATE_SECONDS, "reading the container's state")
@@ -49,17 +49,17 @@ def run(stdin: int) -> int:
     try:
         _build(container, directory, clock)
     except Refused as error:
-        _report(directory, clock, refusals=error.refusals)
+        report(directory, clock, refusals=error.refusals)
     except OSError as error:
-        _report(directory, clock, refusals=(Refusal("hook-failed", str(error)),))
+        report(directory, clock, refusals=(Refusal("hook-failed", str(error)),))
     except Exception as error:  # noqa: BLE001 - standard output and error go nowhere: a bug must reach hook.json too
-        _report(directory, clock, refusals=(Refusal("hook-bug", _traceback(error)),))
+        report(directory, clock, refusals=(Refusal("hook-bug", _traceback(error)),))
     else:
         return 0
     return 1
 
 
-def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock) -> None:
+def _build(container: state.State, directory: rundir.RunDirectory, clock: Clock) -> None:
     rundir.wait_for_plan(directory)
     deadline.allow(deadline.BUILD_SECONDS, "building the table")
     card = rundir.open_card(directory)
@@ -74,30 +74,33 @@ def _build(container: state.State, directory: rundir.RunDirectory, clock: _Clock
         clock.phase("plan")
         bundle.check(container, wanted.bundle)
         clock.phase("bundle")
-        facts = _wall(text, wanted.egress, loader, lister, clock)
+        facts = wall(text, wanted.egress, loader, lister, clock)
     _pin(directory, namespace)
     clock.phase("pin")
     try:
         more: "dict[str, object]" = {"netns": netns.inode(namespace), "digest": wanted.digest}
-        more["container"] = container.id
-        _report(directory, clock, facts=facts.to_json() | more)
-        rundir.write_proof(card, _proof(wanted, namespace, facts))
+        more |= {"container": container.id, "pid": container.pid}
+        report(directory, clock, facts=facts.to_json() | more)
+        deadline.lift()
+        rundir.write_proof(card, proof(wanted, namespace, facts))
     except BaseException:
         netns.unpin(directory=directory.fd, name=rundir.NETNS)
         raise
 
 
-def _wall(text: str, wall: Egress, loader: nft.Nft, lister: nft.Nft, clock: _Clock) -> audit.Facts:
-    """Load the table and return the facts of what the kernel then holds."""
-    if wall.selector.kind != NETNS:
-        raise Refused([Refusal("wrong-placement", f"a card's own namespace is not walled by {wall.selector.kind}")])
-    audit.audit(text, wall)
+def wall(  # noqa: PLR0913 - what it takes to load a table and read it back
+    text: str, egress: Egress, loader: nft.Nft, lister: nft.Nft, clock: Clock, *, first: str = ""
+) -> audit.Facts:
+    """Load the table, after the commands in `first`, as one transaction; return the facts of what the kernel holds."""
+    if egress.selector.kind != NETNS:
+        raise Refused([Refusal("wrong-placement", f"a card's own namespace is not walled by {egress.selector.kind}")])
+    audit.audit(text, egress)
     clock.phase("audit")
-    nft.load(text, loader)
+    nft.load(first + text, loader)
     clock.phase("load")
-    listing = nft.list_table("inet", wall.table, lister)
+    listing = nft.list_table("inet", egress.table, lister)
     clock.phase("list")
-    facts = audit.audit(listing, wall)
+    facts = audit.audit(listing, egress)
     clock.phase("audit_listing")
     return facts
 
@@ -127,7 +130,8 @@ def _pin(directory: rundir.RunDirectory, namespace: int) -> None:
         raise rundir.consumed() from None
 
 
-def _proof(wanted: plan.Plan, namespace: int, facts: audit.Facts) -> bytes:
+def proof(wanted: plan.Plan, namespace: int, facts: audit.Facts) -> bytes:
+    """Return what stage 2 wants to see: of which plan, start and network it is, and what was found in the kernel."""
     return records.dump(
         [
             ("run", wanted.run),
@@ -140,9 +144,9 @@ def _proof(wanted: plan.Plan, namespace: int, facts: audit.Facts) -> bytes:
     )
 
 
-def _report(
+def report(
     directory: rundir.RunDirectory,
-    clock: _Clock,
+    clock: Clock,
     *,
     refusals: "tuple[Refusal, ...]" = (),
     facts: "dict[str, object] | None" = None,

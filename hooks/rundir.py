@@ -19,6 +19,7 @@ LOCK = "plan.lock"
 TABLE = "table.nft"
 CARD = "card"
 PROOF = "proof"
+TAKEN = "taken"  # the second proof, of a warm card that a run has taken
 NETNS = "netns"
 HOOK = "hook.json"
 LEDGER = "ledger.json"
@@ -167,16 +168,16 @@ def open_card(directory: RunDirectory) -> int:
         raise _unusable(f"{directory.path}/{CARD}", f"cannot be opened as a directory: {error.strerror}") from None
 
 
-def write_proof(card: int, data: bytes) -> None:
+def write_proof(card: int, data: bytes, *, name: str = PROOF) -> None:
     """Write the proof, once in the life of a run: link(2) fails when there is one already.
 
     Readable by all, because stage 2 may run as any user of the card; the run directory around it is ours alone.
     Raises Refused (`run-consumed`); nothing of this attempt is left then.
     """
-    temporary = f".{PROOF}.{os.getpid()}"
+    temporary = f".{name}.{os.getpid()}"
     _create(temporary, data, card, mode=0o444)
     try:
-        os.link(temporary, PROOF, src_dir_fd=card, dst_dir_fd=card)
+        os.link(temporary, name, src_dir_fd=card, dst_dir_fd=card)
     except FileExistsError:
         raise consumed() from None
     finally:
@@ -191,10 +192,10 @@ def forget_secrets(directory: RunDirectory) -> None:
         return  # there is none, or no card/ any more
 
 
-def refuse_consumed(card: int) -> None:
-    """Raise Refused (`run-consumed`) when the run already has a proof."""
+def refuse_consumed(card: int, *, name: str = PROOF) -> None:
+    """Raise Refused (`run-consumed`) when the run already has a proof of that name."""
     try:
-        os.stat(PROOF, dir_fd=card, follow_symlinks=False)
+        os.stat(name, dir_fd=card, follow_symlinks=False)
     except FileNotFoundError:
         return
     raise consumed()

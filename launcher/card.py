@@ -9,7 +9,7 @@ import typer
 from launcher import launch, options, report
 from launcher.check import facts
 from launcher.run import output
-from launcher.verbs import cards, denials, egress, gc, grant, hooks, prepare, probe, runtime
+from launcher.verbs import cards, denials, egress, gc, grant, hooks, pool, prepare, probe, runtime
 from oci.refusal import Refused
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.add_typer(runtime.app, name="runtime")
 app.add_typer(egress.app, name="egress")
 app.add_typer(hooks.app, name="hooks")
 app.add_typer(grant.app, name="grant")
+app.add_typer(pool.app, name="pool")
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 

@@ -36,7 +36,7 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
 
 
 # What card-run, podman and crun keep in a runtime directory.
-_STATE = ("card-run", "containers", "crun", "libpod")
+_STATE = ("card-run", "card-run-pool", "containers", "crun", "libpod")
 
 
 def grant_keys(roots: Filesystem) -> list[Refusal]:

@@ -37,6 +37,7 @@ class Launch(Value):
     """What this run is, before its names have addresses.
 
     `asked` is the request after `bounds`: the card's own profile or the bench's ceiling, None when there is neither.
+    `cold` is why it is started from nothing, None for a run that takes a warm card.
     """
 
     asked: Request
@@ -66,6 +67,7 @@ class Launch(Value):
     best_effort: bool
     landlock: str
     notes: tuple[str, ...]
+    cold: str | None = "no pool was asked"
 
 
 def judge(request: Request) -> tuple[Launch, list[Refusal]]:
@@ -164,6 +166,7 @@ def _kept(
 
 def _bounded(request: Request) -> "tuple[Request, Bounds | None, list[Refusal]]":
     """Return the request as its profile and the bench's ceiling leave it, and why it cannot run so."""
+    request = request.replace(opened=None)  # only tokens open anything
     ceiling, refusals = bench.ceiling()
     if ceiling is None and request.profile is None and not request.grant:
         return request, None, refusals

@@ -41,6 +41,10 @@ class Lifeline:
         """Let go of the container's end, which our own end's queue keeps."""
         os.close(self.theirs)
 
+    def hand_over(self) -> int:
+        """Return our own end, which is then the caller's to give away and to close."""
+        return self._fd
+
 
 def _away(low: int) -> int:
     """Return a descriptor above the low numbers: posix_spawn's dup2 onto one of those must be real, to be inherited."""
@@ -64,9 +68,18 @@ class Channel:
     def send(self, items: list[tuple[str, str]]) -> None:
         """Send one frame; raises OSError (EPIPE) when nobody is left to read it."""
         body = records.dump(items)
-        data = memoryview(len(body).to_bytes(4, "little") + body)
-        while data:
-            data = data[os.write(self._fd, data) :]
+        _write(self._fd, len(body).to_bytes(4, "little") + body)
+
+    def send_with(self, items: list[tuple[str, str]], descriptors: tuple[int, ...]) -> None:
+        """Send one frame and open descriptors with its first byte (unix(7) SCM_RIGHTS); raises as `send` does."""
+        body = records.dump(items)
+        rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in descriptors)
+        ours = _socket.socket(fileno=self._fd)
+        try:
+            ours.sendmsg([len(body).to_bytes(4, "little")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        finally:
+            ours.detach()
+        _write(self._fd, body)
 
     def receive(self) -> dict[str, list[str]] | None:
         """Return the next frame, or None when the other end is gone or sends something that is not one."""
@@ -95,3 +108,9 @@ class Channel:
     def close(self) -> None:
         """Close our end. Stage 2, if it still waits, refuses."""
         os.close(self._fd)
+
+
+def _write(fd: int, body: bytes) -> None:
+    data = memoryview(body)
+    while data:
+        data = data[os.write(fd, data) :]

@@ -14,6 +14,7 @@ from launcher.fs.paths import WRITE
 from launcher.launch import BRIDGE, Launch
 from launcher.life import identity
 from launcher.life.record import Record
+from launcher.pool import place
 from launcher.run import command, directory, site, spawn
 from launcher.run.channel import Channel, Lifeline
 from launcher.run.directory import RunDirectory
@@ -53,6 +54,13 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         from launcher.run import bridge  # asks podman, which only a card on a bridge pays for
 
         launch = bridge.with_dns(launch, program) if launch.wants_dns else launch
+    if place.present():
+        from launcher.pool import client  # only where there is a pool
+
+        try:
+            return client.run(launch, built, program, quiet=quiet, receipt=sink, started=started)
+        except client.Cold as error:
+            launch = launch.replace(cold=str(error))
     parted = None
     if launch.detach:
         from launcher.run import detach  # only a detached card leaves the process that was started
@@ -74,7 +82,7 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         session = begun.session(Session, launch, run, built, started=started, parted=parted)
         return session.carry_through(quiet=quiet, receipt=sink)
     finally:
-        _remove(run)
+        remove(run)
         if begun is not None:
             begun.held.let_go()
 
@@ -129,7 +137,7 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
 
     Only while this process has one thread.
     """
-    record = _record(launch)
+    record = record_of(launch)
     run.write(directory.RECORD, record.to_json())
     for name in ("hosts", "resolv.conf"):
         run.write(name, b"")
@@ -179,7 +187,8 @@ def open_receipt(target: str | None, writable: list[str]) -> int | None:
     return fd
 
 
-def _record(launch: Launch) -> Record:
+def record_of(launch: Launch) -> Record:
+    """Return the record of a run that this process starts now."""
     return Record(
         run=launch.run,
         boot_id=identity.boot_id(),
@@ -191,6 +200,7 @@ def _record(launch: Launch) -> Record:
         net=launch.net,
         names=launch.names,
         detached=launch.detach,
+        stop_timeout=launch.limits.stop_timeout,
     )
 
 
@@ -203,7 +213,8 @@ def _environment(built: runtime.Runtime) -> dict[str, str]:
     return {"GOGC": "400", **os.environ, "CONTAINERS_CONF_OVERRIDE": built.containers_conf}
 
 
-def _remove(run: RunDirectory) -> None:
+def remove(run: RunDirectory) -> None:
+    """Remove the run directory; what could not be removed is told."""
     left = run.remove()
     if left:
         from launcher.run import output

@@ -111,6 +111,10 @@ class Podman:
         pid = os.posix_spawn(self.program, words, os.environ, file_actions=quiet, setsigmask=(), setpgroup=0)
         return os.waitpid(pid, 0)[1] == 0
 
+    def freeze(self, *, frozen: bool) -> bool:
+        """Stop the container's processes, or let them go on (podman-pause(1)); return whether that was done."""
+        return self._call("pause" if frozen else "unpause")
+
     def said(self) -> str:
         """Return what podman said and was held back."""
         return self._said.decode("utf-8", "replace").strip()
@@ -149,10 +153,10 @@ class Podman:
 
     def _suspend(self) -> None:
         """Ctrl-Z: freeze the container and stop, as the shell that we are a job of expects; go on when it says so."""
-        paused = self._call("pause")
+        paused = self.freeze(frozen=True)
         os.kill(os.getpid(), _signal.SIGSTOP)
         if paused:
-            self._call("unpause")
+            self.freeze(frozen=False)
 
 
 def _later(seconds: float, do: "Callable[[], None]") -> None:

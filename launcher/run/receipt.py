@@ -117,6 +117,7 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "started": record.started,
         "ended": ended,
         "how": EXITED,
+        "start": {"kind": "warm" if launch.cold is None else "cold", "reason": launch.cold},
         "oom": measured.oom,
         "plan_digest": plan.digest,
         "image": launch.image,

@@ -9,6 +9,10 @@ import struct
 
 from oci import records
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.stage2.syscalls import Kernel
+
 REPORT_FD = 3
 # The environment of a process is the largest thing that is ever sent, and the kernel bounds that at 6 MiB.
 MOST = 8 << 20
@@ -26,7 +30,19 @@ def usable(descriptor: int) -> bool:
 
 def receive(descriptor: int) -> "dict[str, list[str]]":
     """Return the next frame's records; raises EOFError when the other side is gone, ValueError when it is no frame."""
-    (length,) = struct.unpack("<I", _exactly(descriptor, 4))
+    return _frame(descriptor, _exactly(descriptor, 4))
+
+
+def receive_with(kernel: "Kernel", descriptor: int) -> "tuple[dict[str, list[str]], list[int]]":
+    """Return the next frame's records and the descriptors that came with its first byte; raises as `receive` does."""
+    head, descriptors = kernel.recvmsg(descriptor, 4)
+    return _frame(descriptor, head + _exactly(descriptor, 4 - len(head)) if head else b""), descriptors
+
+
+def _frame(descriptor: int, head: bytes) -> "dict[str, list[str]]":
+    if not head:
+        raise EOFError("the launcher is gone")
+    (length,) = struct.unpack("<I", head)
     if length > MOST:
         raise ValueError(f"a frame of {length} bytes")
     return records.load(_exactly(descriptor, length))

@@ -41,17 +41,23 @@ class Stopwatch:
 def enter(kernel: Kernel, report_fd: int) -> "tuple[conf.Conf, dict[str, str], list[tuple[str, str]]]":
     """Arm the lifeline, hear the launcher, and go on to the walls, which see."""
     armed = lifeline.arm(kernel, lifeline.FD)
-    config, env, facts = walls(kernel, channel.receive(report_fd), report_fd)
+    hello, proof = channel.receive(report_fd), selftest.PROOF
+    if "warm" in hello:
+        from launcher.stage2 import warm  # no card that is started for its run comes here
+
+        hello = warm.wait(kernel, conf.parse(kernel.read_file(CONF)), hello, report_fd)
+        proof = selftest.TAKEN
+    config, env, facts = walls(kernel, hello, report_fd, proof=proof)
     return config, env, [*armed, *facts]
 
 
 def walls(
-    kernel: Kernel, hello: "dict[str, list[str]]", report_fd: int
+    kernel: Kernel, hello: "dict[str, list[str]]", report_fd: int, *, proof: str = selftest.PROOF
 ) -> "tuple[conf.Conf, dict[str, str], list[tuple[str, str]]]":
     """Build every wall around this process and test it; return the configuration, the worker's env and the facts.
 
-    `hello` is what the launcher said. Raises Refused or OSError; the process is then walled in as far as it got and
-    good for nothing but saying so.
+    `hello` is what the launcher said, `proof` where the proof of its table is. Raises Refused or OSError; the process
+    is then walled in as far as it got and good for nothing but saying so.
     """
     watch = Stopwatch()
     config = conf.parse(kernel.read_file(CONF))
@@ -62,7 +68,7 @@ def walls(
     env = worker.environment(kernel.read_file("/proc/self/environ"), hello.get("env", []))
     facts = [("env", "scrubbed")]
     watch.lap("read")
-    facts += selftest.proof(kernel, config.run, hello.get("nonce", [""])[0])
+    facts += selftest.proof(kernel, config.run, hello.get("nonce", [""])[0], proof)
     facts += selftest.egress(kernel, config)
     watch.lap("egress")
     facts += settle(kernel, config, report_fd)

@@ -14,6 +14,8 @@ from oci import records
 from oci.refusal import Refusal, Refused
 
 PROOF = "/run/card/proof"
+# The second one, of a warm card that a run has taken: of the run's own table.
+TAKEN = "/run/card/taken"
 # What the report repeats of it: the plan, and what the hook found in the kernel.
 PROVED = ("digest", "table", "netns", "allow", "deny", "names")
 # Writable by every process for itself, whatever user it runs as, on a mount that is never read-only: what refuses it
@@ -34,10 +36,10 @@ def name_of(number: "int | None") -> str:
     return "OK" if number is None else errno.errorcode.get(number, str(number))
 
 
-def proof(kernel: Kernel, run: str, nonce: str) -> "list[tuple[str, str]]":
+def proof(kernel: Kernel, run: str, nonce: str, path: str = PROOF) -> "list[tuple[str, str]]":
     """Return what the hook's proof says; raises Refused when it is missing, or for another run, start or network."""
     try:
-        values = records.load(kernel.read_file(PROOF))
+        values = records.load(kernel.read_file(path))
     except (OSError, ValueError) as error:
         text = f"no proof that the network wall stands: {error}"
         raise refuse("no-proof", text, "the prestart hook did not run or refused; see `card hooks status`") from error

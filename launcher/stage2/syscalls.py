@@ -36,6 +36,11 @@ F_GETSIG = 11
 O_ASYNC = 0o20000
 
 # include/linux/socket.h and include/linux/net.h
+SOL_SOCKET = 1
+SCM_RIGHTS = 1
+MSG_CMSG_CLOEXEC = 0x40000000
+CMSG_HEADER = 16  # sizeof(struct cmsghdr) with 64-bit longs
+CONTROL_SIZE = 64
 MSG_PEEK = 2
 MSG_DONTWAIT = 0x40
 AF_INET = 2
@@ -122,6 +127,24 @@ class Kernel:
             return True
         except ConnectionResetError:
             return False
+
+    def recvmsg(self, descriptor: int, size: int) -> "tuple[bytes, list[int]]":
+        """Return up to `size` bytes of a socket and the descriptors that came with them, close-on-exec."""
+        # Only a warm card receives descriptors: the prototype is made here.
+        recvmsg = ctypes.CFUNCTYPE(_long, _int, _ptr, _int, use_errno=True)(("recvmsg", _libc))
+        data, control = ctypes.create_string_buffer(size), ctypes.create_string_buffer(CONTROL_SIZE)
+        vector = ctypes.create_string_buffer(struct.pack("@PN", ctypes.addressof(data), size))
+        words = (None, 0, ctypes.addressof(vector), 1, ctypes.addressof(control), CONTROL_SIZE, 0)
+        header = ctypes.create_string_buffer(struct.pack("@PIPNPNi", *(word or 0 for word in words)))
+        count = _checked(recvmsg(descriptor, header, MSG_CMSG_CLOEXEC), "recvmsg")
+        # struct msghdr and struct cmsghdr, bits/socket.h: the kernel has put the used size of control in its place
+        (used,) = struct.unpack_from("@N", header.raw, struct.calcsize("@PIPNP"))
+        if used < CMSG_HEADER:
+            return data.raw[:count], []
+        length, level, kind = struct.unpack_from("@Nii", control.raw)
+        rights = (level, kind) == (SOL_SOCKET, SCM_RIGHTS)
+        number = (min(length, used) - CMSG_HEADER) // 4 if rights else 0
+        return data.raw[:count], list(struct.unpack_from(f"={number}i", control.raw, CMSG_HEADER))
 
     def send_datagram(self, family: int, address: str, port: int) -> None:
         """Send one empty UDP datagram to an address in text form; raises ValueError when it is not one."""

@@ -1,0 +1,149 @@
+"""The attendant: a process of the pool that makes one warm card, waits for one taker, and answers for that run.
+
+It has imported everything that a run needs before anybody waits for it. Once taken it is what card-run is for a cold
+run, but for what must end with card-run itself: card-run holds the lifeline and passes the worker's output on, and its
+stderr and receipt are ours to write to. The rule: one connection in one life. Whoever comes or goes, the card that was
+handed out is never handed out again, and a card that was not ends when the pool does.
+"""
+
+import _socket
+import os
+import select
+import threading
+import time
+from typing import Any, NoReturn
+
+from launcher.launch import Launch
+from launcher.life import identity
+from launcher.pool import wire
+from launcher.pool.declared import Declared
+from launcher.pool.hand import Hand
+from launcher.pool.slot import Slot, Stale
+from launcher.run import directory, output, perform, spawn
+from launcher.run.perform import Started
+from oci.refusal import EXIT_REFUSED, Refused
+
+_NAME = b"card-warm"
+
+
+def attend(pool: "_socket.socket", declared: Declared) -> NoReturn:
+    """Serve one card from its making to its end, and end this process. The pool hears `ready`, or why not."""
+    try:
+        _settle()
+        _attend(pool, declared)
+    except Refused as error:
+        _tell(pool, failed=wire.refusals(error))
+    except Exception as error:  # noqa: BLE001 - main of this process: the pool is told, and backs off
+        _tell(pool, failed=[{"reason": "attendant-bug", "text": f"{type(error).__name__}: {error}", "hint": ""}])
+    finally:
+        os._exit(0)
+
+
+def _settle() -> None:
+    os.setsid()
+    with open("/proc/self/comm", "wb") as file:
+        file.write(_NAME)
+
+
+def _attend(pool: "_socket.socket", declared: Declared) -> None:
+    at = Hand()
+    spawn.hold_signals()
+    marks = declared.marks()
+    card = declared.judge()
+    run = directory.create(card.launch.run)
+    begun: Started | None = None
+    try:
+        begun = perform.start(card.launch, run, card.built, card.program)
+        # The plan of a card that nobody has taken: no name, and no DNS, though pasta is told where DNS would be.
+        closed = card.launch.replace(dns=None)
+        slot = begun.session(Slot, closed, run, card.built, started=time.monotonic())
+        slot.warm(at)
+        _tell(pool, ready=card.launch.run, key=card.key, marks=marks)
+        taker = _await(pool, slot)
+        if taker is None:
+            slot.end()
+        else:
+            _serve(slot, begun, *taker)
+            slot.gone()
+    finally:
+        perform.remove(run)
+        if begun is not None:
+            begun.held.let_go()
+        at.end()
+
+
+def _await(pool: "_socket.socket", slot: Slot) -> "tuple[bytes, list[int]] | None":
+    """Wait for a taker; return its message and descriptors, or None when the pool or the card is gone first."""
+    waiter = select.poll()
+    for fd in (pool.fileno(), slot.client):
+        waiter.register(fd, select.POLLIN)
+    if any(fd == slot.client for fd, _ in waiter.poll()):
+        return None
+    return wire.receive(pool)
+
+
+class _Taker:
+    """Who took the card: its connection, and what it asked for."""
+
+    def __init__(self, data: bytes, descriptors: list[int]) -> None:
+        """Take over the connection, stderr and, if there is one, the receipt's descriptor."""
+        self.connection = _socket.socket(fileno=descriptors[0])
+        os.dup2(descriptors[1], 2)
+        os.close(descriptors[1])
+        self.receipt = descriptors[2] if len(descriptors) > 2 else None
+        self.asked = wire.load(data)
+
+    def tell(self, *descriptors: int, **content: Any) -> None:
+        """Say something to card-run; whether it is there to hear shows elsewhere."""
+        try:
+            wire.send(self.connection, wire.dump(content), descriptors)
+        except OSError:
+            return
+
+
+def _serve(slot: Slot, begun: Started, data: bytes, descriptors: list[int]) -> None:
+    """Carry the taker's run through and tell it the status; a card that does not fit any more is told as `cold`."""
+    taker = _Taker(data, descriptors)
+    launch: Launch = taker.asked["launch"]
+    try:
+        who = identity.of(wire.peer(taker.connection)[0])
+        record = perform.record_of(launch).replace(launcher=who)
+        slot.take(launch, record, started=taker.asked["started"], released=lambda: taker.tell(released=True))
+    except Stale as error:
+        taker.tell(cold=str(error))
+        slot.end()
+        return
+    lifeline = begun.lifeline.hand_over()
+    taker.tell(lifeline, *slot.pipes.taker, taken=True)
+    for fd in (lifeline, *slot.pipes.taker):
+        os.close(fd)
+    threading.Thread(target=_listen, args=(taker.connection, slot), daemon=True).start()
+    try:
+        status = slot.carry_through(quiet=taker.asked["quiet"], receipt=taker.receipt)
+    except Stale as error:
+        taker.tell(cold=str(error))
+        return
+    except Refused as error:
+        output.refusals(error.refusals)
+        status = EXIT_REFUSED
+    taker.tell(status=status)
+
+
+def _listen(connection: "_socket.socket", slot: Slot) -> None:
+    """Do what card-run passes on: signals, and that all output is out. Its end counts as the latter."""
+    while (got := wire.receive(connection)) is not None:
+        word = wire.look(got[0])
+        if word.get("signal") in spawn.FORWARDED:
+            os.kill(os.getpid(), word["signal"])
+        if "frozen" in word:
+            slot.freeze(frozen=word["frozen"])
+        if "drained" in word:
+            slot.drained()
+    slot.drained()
+
+
+def _tell(pool: "_socket.socket", **content: Any) -> None:
+    try:
+        wire.send(pool, wire.dump(content))
+    except OSError:
+        return  # the pool is gone, and with it everybody who would care

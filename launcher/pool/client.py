@@ -1,0 +1,172 @@
+"""card-run's side of a warm card: ask, take, pass on what the worker says, and return its status.
+
+The attendant does what a cold run does here; this process keeps what must end with it. It holds the lifeline, so the
+kernel kills the worker should this process die, and it alone reads what the worker writes. The rule: until the card is
+taken nothing was done, and a cold start is as good as ever. Imported only where there is a pool, before podman is
+spawned: `_socket`, `_signal`, `_thread`, `select`, nothing slower.
+"""
+
+import _socket
+import _thread
+import contextlib
+import os
+import select
+
+from launcher.launch import Launch
+from launcher.pool import key, place, wire
+from launcher.run import site
+from launcher.run.spawn import FORWARDED
+from launcher.runtime import Runtime
+from oci.refusal import EXIT_REFUSED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal
+
+_ASK_SECONDS = 0.5
+_OUT, _ERR = 1, 2
+
+
+class Cold(Exception):
+    """No warm card for this run; the text says why."""
+
+
+def run(  # noqa: PLR0913 - what a run is made of
+    launch: Launch, built: Runtime, program: str, *, quiet: bool, receipt: int | None, started: float
+) -> int:
+    """Run the card as a warm one and return the worker's status; raises Cold, with nothing done.
+
+    `started` is when card-run began, in the seconds of time.monotonic().
+    """
+    unfit = key.unfit(launch)
+    if unfit:
+        raise Cold(f"no warm card can have {unfit}")
+    connection = _connect()
+    try:
+        content = {
+            "order": "take",
+            "key": key.of(launch, built, podman=program, hooks_dirs=site.hooks_dirs()),
+            "launch": launch,
+            "quiet": quiet,
+            "started": started,
+        }
+        wire.send(connection, wire.dump(content), (_ERR, *(() if receipt is None else (receipt,))))
+        got = wire.receive(connection)
+    except (OSError, ValueError) as error:
+        raise Cold(f"the pool could not be asked: {error}") from None
+    if got is None:
+        raise Cold("the pool did not answer")
+    said, descriptors = wire.look(got[0]), got[1]
+    if "cold" in said or len(descriptors) != 4:
+        raise Cold(str(said.get("cold", "the pool gave no card")))
+    return _Held(connection, descriptors, interactive=launch.interactive).carry_through()
+
+
+def _connect() -> "_socket.socket":
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    connection.settimeout(_ASK_SECONDS)
+    try:
+        connection.connect(place.socket())
+        if wire.peer(connection)[1] != os.getuid():
+            raise Cold("the pool is not ours")
+    except OSError as error:
+        raise Cold(f"the pool does not answer: {error.strerror or error}") from None
+    return connection
+
+
+class _Held:
+    """A card that was taken: its lifeline, the worker's streams, and the attendant to talk to."""
+
+    def __init__(self, connection: "_socket.socket", descriptors: list[int], *, interactive: bool) -> None:
+        """Take them over; signals go to the attendant from now on."""
+        self._lifeline, self._out, self._err, self._into = descriptors
+        self._connection = connection
+        self._connection.settimeout(None)
+        self._interactive = interactive
+        for number in FORWARDED:
+            if _signal.getsignal(number) != _signal.SIG_IGN:
+                _signal.signal(number, self._forward)
+        _signal.signal(_signal.SIGTSTP, self._suspend)
+
+    def carry_through(self) -> int:
+        """Pass on what the worker says until the attendant says what became of it; raises Cold when nothing did."""
+        pairs = {self._out: _OUT, self._err: _ERR}
+        waiter = select.poll()
+        for fd in (*pairs, self._connection.fileno()):
+            waiter.register(fd, select.POLLIN)
+        while True:
+            for fd, _ in waiter.poll():
+                if fd not in pairs:
+                    status = self._hear()
+                    if status is not None:
+                        return status
+                elif not _pass_on(fd, pairs[fd]):
+                    waiter.unregister(fd)
+                    os.close(fd)
+                    del pairs[fd]
+                    if not pairs:
+                        self._say(drained=True)
+
+    def _hear(self) -> int | None:
+        """Hear the attendant; return the status once there is one. Before the worker is released it can be Cold."""
+        got = wire.receive(self._connection)
+        said = {} if got is None else wire.look(got[0])
+        if "released" in said:
+            # Only now: what is read of our input is gone for a cold start.
+            if self._interactive:
+                _thread.start_new_thread(_pour, (0, self._into))
+            else:
+                os.close(self._into)
+            return None
+        if "cold" in said:
+            self._give_up()
+            raise Cold(said["cold"])
+        if "status" in said:
+            return int(said["status"])
+        text = b"NOTE the process that answered for this card is gone: the card was ended\n"
+        with contextlib.suppress(OSError):
+            os.write(_ERR, text)
+        return EXIT_REFUSED
+
+    def _give_up(self) -> None:
+        os.close(self._lifeline)
+        for number in (*FORWARDED, _signal.SIGTSTP):
+            if _signal.getsignal(number) in {self._forward, self._suspend}:
+                _signal.signal(number, _signal.SIG_DFL)
+
+    def _forward(self, number: int, _: object) -> None:
+        self._say(signal=number)
+
+    def _suspend(self, _number: int, _frame: object) -> None:
+        """Ctrl-Z: have the card frozen and stop, as the shell that we are a job of expects; go on when it says so."""
+        self._say(frozen=True)
+        os.kill(os.getpid(), _signal.SIGSTOP)
+        self._say(frozen=False)
+
+    def _say(self, **content: object) -> None:
+        with contextlib.suppress(OSError):  # it is gone: seen where it is heard
+            wire.send(self._connection, wire.dump(content))
+
+
+def _pass_on(source: int, target: int) -> bool:
+    """Pass on what is there; return False at its end, or when nobody takes it any more: the worker then has EPIPE."""
+    data = os.read(source, 65536)
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(target, view) :]
+    except OSError:
+        return False
+    return bool(data)
+
+
+def _pour(source: int, target: int) -> None:
+    """Give the worker our standard input to its end; a thread of its own, because it may wait for ever."""
+    with contextlib.suppress(OSError):
+        while data := os.read(source, 65536):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(target, view) :]
+    os.close(target)

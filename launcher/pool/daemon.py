@@ -1,0 +1,235 @@
+"""The pool: a process that keeps a number of warm cards of one declared card, and hands each to one run.
+
+One thread, one loop. Each card is an attendant, forked from here with everything imported; the pool decides which
+connection gets which, and forgets a card the moment it is given away. The rules: a card is given only to a run of the
+same user whose key is the same to the letter, on a bench that is still as it was; a connection that is not served is
+told why, at once; whatever is not right ends the cards, never bends them.
+"""
+
+import _socket
+import os
+import select
+import socket
+import sys
+import time
+from typing import Any
+
+from launcher.pool import attendant, declared, key, wire
+from launcher.pool.declared import Declared
+from oci.refusal import Refused
+
+STARTING, READY = "starting", "ready"
+_AT_ONCE = 2  # cards being started side by side
+# After a card was taken: its run is not to share the machine with the start of the next one.
+_BREATH_SECONDS = 0.25
+_MOST_SECONDS = 60.0
+_HEAR_SECONDS = 0.2
+_JUDGE_SECONDS = 1.0
+_LAST_FD = (1 << 31) - 1
+
+
+class _Card:
+    """An attendant as the pool sees it."""
+
+    __slots__ = ("key", "marks", "pid", "run", "socket", "state")
+
+    def __init__(self, pid: int, end: "_socket.socket") -> None:
+        self.pid = pid
+        self.socket = end
+        self.state = STARTING
+        self.run = ""
+        self.key: dict[str, list[str]] = {}
+        self.marks: dict[str, str] = {}
+
+
+class Pool:
+    """The pool's state: its cards, and when it may start another."""
+
+    def __init__(self, card: Declared, size: int, listener: socket.socket) -> None:
+        self._declared = card
+        self._size = size
+        self._listener = listener
+        self._cards: list[_Card] = []
+        self._ending: list[int] = []
+        self._code = declared.code_marks()
+        self._next = 0.0
+        self._failures = 0
+        self._judged = 0.0
+        self._said: list[dict[str, str]] = []
+        self._given = 0
+        self._stopping: socket.socket | None = None
+
+    def serve(self) -> None:
+        """Keep the pool until it is told to stop, and everything it made is gone."""
+        while self._stopping is None:
+            self._fill()
+            self._turn(self._listener)
+        for card in list(self._cards):
+            self._forget(card)
+        while self._ending:
+            self._reap(os.waitpid(-1, 0)[0])
+        self._answer(self._stopping, stopped=True)
+
+    def _turn(self, listener: socket.socket) -> None:
+        waiter = select.poll()
+        sockets = {listener.fileno(): None, **{card.socket.fileno(): card for card in self._cards}}
+        for fd in sockets:
+            waiter.register(fd, select.POLLIN)
+        for fd, _ in waiter.poll(self._patience()):
+            card = sockets[fd]
+            if card is None:
+                self._meet()
+            elif card in self._cards:
+                self._hear(card)
+        while self._ending and (pid := os.waitpid(-1, os.WNOHANG)[0]):
+            self._reap(pid)
+
+    def _patience(self) -> int:
+        """Return how many milliseconds to wait for somebody: until a card may be started, or an ended one is gone."""
+        if self._ending:
+            return 100
+        missing = len(self._cards) < self._size
+        return max(0, int((self._next - time.monotonic()) * 1000) + 1) if missing else 60_000
+
+    # Cards.
+
+    def _fill(self) -> None:
+        starting = sum(card.state == STARTING for card in self._cards)
+        if len(self._cards) >= self._size or starting >= _AT_ONCE or time.monotonic() < self._next:
+            return
+        if declared.changed(self._code):
+            self._renew()
+        ours, theirs = wire.pair()
+        pid = os.fork()
+        if pid == 0:
+            fd = os.dup2(theirs.fileno(), 3)
+            os.closerange(4, _LAST_FD)
+            attendant.attend(_socket.socket(fileno=fd), self._declared)
+        theirs.close()
+        self._cards.append(_Card(pid, ours))
+
+    def _hear(self, card: _Card) -> None:
+        """Hear an attendant: its card is ready, or could not be made, or is gone."""
+        got = wire.receive(card.socket)
+        said = wire.look(got[0]) if got is not None else {}
+        if "ready" in said:
+            card.state, card.run, card.key, card.marks = READY, said["ready"], said["key"], said["marks"]
+            self._failures = 0
+            self._said = []
+            return
+        self._said = said.get("failed", self._said)
+        if card.state == STARTING:
+            self._failures += 1
+            self._next = time.monotonic() + min(_MOST_SECONDS, 2.0**self._failures)
+        self._forget(card)
+
+    def _forget(self, card: _Card) -> None:
+        """Let go of a card: one that nobody took then ends, and one that was taken is its taker's."""
+        self._cards.remove(card)
+        card.socket.close()
+        self._ending.append(card.pid)
+
+    def _reap(self, pid: int) -> None:
+        if pid in self._ending:
+            self._ending.remove(pid)
+
+    # Those who come.
+
+    def _meet(self) -> None:
+        """Serve one connection: it says one thing, and at once."""
+        connection = self._listener.accept()[0]
+        connection.settimeout(_HEAR_SECONDS)
+        got = wire.receive(connection) if wire.peer(connection)[1] == os.getuid() else None
+        descriptors = [] if got is None else got[1]
+        try:
+            order = wire.look(got[0]) if got is not None else {}
+            if order.get("order") == "take" and got is not None and descriptors:
+                why = self._take(connection, order["key"], got[0], descriptors)
+                if why:
+                    self._answer(connection, cold=why)
+            elif order.get("order") == "status":
+                self._answer(connection, **self.status())
+            elif order.get("order") == "stop":
+                self._stopping = connection
+        except (ValueError, KeyError):
+            pass  # not one of ours; it hears the connection end
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+
+    def _answer(self, connection: socket.socket, **content: Any) -> None:
+        try:
+            wire.send(connection, wire.dump(content))
+        except OSError:
+            return
+
+    def _take(self, connection: socket.socket, wanted: Any, data: bytes, descriptors: list[int]) -> str:
+        """Give a card to the connection; return why it gets none, or "" when it has one."""
+        path = declared.changed(self._code)
+        if path:
+            self._next = 0.0
+            self._drop(self._cards)
+            return f"the pool's own code changed: {path}"
+        ready = [card for card in self._cards if card.state == READY]
+        stale = {card: declared.changed(card.marks) for card in ready}
+        self._drop([card for card in ready if stale[card]])
+        fresh = [card for card in ready if not stale[card]]
+        for card in fresh:
+            if card.key == wanted and self._give(card, connection, data, descriptors):
+                return ""
+        if not ready:
+            return "no warm card is ready"
+        if not fresh:
+            return f"the bench changed: {next(iter(stale.values()))}"
+        self._doubt(fresh)
+        return f"the pool's card differs: {key.differs(fresh[0].key, wanted)}"
+
+    def _give(self, card: _Card, connection: socket.socket, data: bytes, descriptors: list[int]) -> bool:
+        """Hand connection and message to the attendant; whether it took them or not, the card is the pool's no more."""
+        try:
+            wire.send(card.socket, data, (connection.fileno(), *descriptors))
+        except OSError:
+            return False
+        finally:
+            self._forget(card)
+            self._next = max(self._next, time.monotonic() + _BREATH_SECONDS)
+        self._given += 1
+        return True
+
+    def _drop(self, cards: list[_Card]) -> None:
+        for card in list(cards):
+            self._forget(card)
+
+    def _doubt(self, cards: list[_Card]) -> None:
+        """End the cards that would not be made as they are any more: the declaration means another card by now."""
+        if time.monotonic() < self._judged + _JUDGE_SECONDS:
+            return
+        self._judged = time.monotonic()
+        try:
+            now = self._declared.judge().key
+        except Refused as error:
+            self._said = wire.refusals(error)
+            now = {}
+        self._drop([card for card in cards if card.key != now])
+
+    def status(self) -> dict[str, Any]:
+        """Return how the pool is, for people and programs."""
+        return {
+            "pid": os.getpid(),
+            "size": self._size,
+            "ready": [card.run for card in self._cards if card.state == READY],
+            "starting": sum(card.state == STARTING for card in self._cards),
+            "given": self._given,
+            "failures": self._failures,
+            "retry_seconds": max(0.0, round(self._next - time.monotonic(), 1)) if self._failures else 0.0,
+            "refusals": self._said,
+            "image": self._declared.request.image,
+        }
+
+    def _renew(self) -> None:
+        """Start the pool anew, as it was started, from the code that is there now."""
+        self._drop(self._cards)
+        while self._ending:
+            self._reap(os.waitpid(-1, 0)[0])
+        self._listener.close()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - never a shell

@@ -1,0 +1,94 @@
+"""The card that a pool holds: what was declared, judged anew for each warm card, and the marks of what it rests on.
+
+A mark is a file's inode, size and time of change. The rule: whatever of the bench decides about a card and is read once
+and not again when the card is taken has its mark here: our own code as it was loaded, the stores that say which image a
+name means, containers.conf and the site's hook directories.
+"""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from launcher import launch, runtime
+from launcher.launch import Launch
+from launcher.pool import key
+from launcher.request import Request
+from launcher.run import cgroup, perform, site
+from launcher.runtime import Runtime
+from launcher.value import Value
+from oci import strictjson
+from oci.refusal import Refusal, Refused
+
+# What a warm card would run if anything went on where it must wait. Nothing does, and there is no such program.
+COMMAND = ("card-without-a-run",)
+_STORAGE = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
+_SECONDS = 30
+
+
+class Card(Value):
+    """A card as it would be started now: its launch, runtime and podman, and its key."""
+
+    launch: Launch
+    built: Runtime
+    program: str
+    key: dict[str, list[str]]
+
+
+class Declared:
+    """The declaration of a pool, and where its images are looked up."""
+
+    def __init__(self, request: Request) -> None:
+        """Ask podman where its images are; raises Refused when it does not say."""
+        self.request = request.replace(command=COMMAND)
+        self._images = _images(perform.find_podman())
+
+    def judge(self) -> Card:
+        """Return the card as it would be started now; raises Refused with every reason why it would not."""
+        judged, refusals = launch.judge(self.request)
+        unfit = key.unfit(judged)
+        if unfit:
+            refusals.append(Refusal("pool-unfit", f"no warm card can be made with {unfit}", "leave it out"))
+        if refusals:
+            raise Refused(refusals)
+        program, built = perform.find_podman(), runtime.ensure()
+        judged = cgroup.enforceable(judged, program)
+        found = key.of(judged, built, podman=program, hooks_dirs=site.hooks_dirs())
+        return Card(launch=judged.replace(names=(), interactive=False), built=built, program=program, key=found)
+
+    def marks(self) -> dict[str, str]:
+        """Return the mark of each file of the bench that decides."""
+        return _marks([*self._images, *_STORAGE, *site.files(), *site.hooks_dirs(), *_hook_files()])
+
+
+def code_marks() -> dict[str, str]:
+    """Return the mark of each file of ours that this process has loaded."""
+    files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+    return _marks([path for path in files if path.startswith(f"{runtime.package_root()}/")])
+
+
+def _marks(paths: list[str]) -> dict[str, str]:
+    return {path: runtime.input_mark(path) for path in paths}
+
+
+def changed(before: dict[str, str]) -> str:
+    """Return the first path whose mark is another now; "" when all are the same."""
+    return next((path for path, mark in before.items() if runtime.input_mark(path) != mark), "")
+
+
+def _hook_files() -> list[str]:
+    return [f"{folder}/{name}" for folder in site.hooks_dirs() if os.path.isdir(folder) for name in os.listdir(folder)]
+
+
+def _images(podman: str) -> list[str]:
+    """Return the files in which podman's stores say which image a name means (containers-storage.conf(5))."""
+    words = [podman, "--remote=false", "info", "--format={{json .Store}}"]
+    done = subprocess.run(words, capture_output=True, timeout=_SECONDS, check=False)
+    if done.returncode:
+        raise Refused([Refusal("podman-failed", f"podman info said: {done.stderr.decode(errors='replace').strip()}")])
+    store: Any = strictjson.parse(done.stdout)
+    driver: str = store["graphDriverName"]
+    options: dict[str, Any] = store.get("graphOptions") or {}
+    places: list[str] = [store["graphRoot"], options.get(f"{driver}.imagestore", "")]
+    places += options.get(f"{driver}.additionalImageStores") or []
+    return [f"{place}/{driver}-images/images.json" for place in places if place]

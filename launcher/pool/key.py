@@ -1,0 +1,90 @@
+"""What is fixed when a warm card is made, as text: a card fits only a run whose text is the same to the letter.
+
+The rule: it is made from the run's own judged launch, by the very function that makes podman's command, so an option
+that somebody adds to that is in it without anybody thinking of it. What a run brings only when it takes its card
+(command, environment, names, working directory, limits of time and descriptors) is not in podman's command, and not
+here. PATH is left out: podman itself is named by its path, and the shells of one user differ in it all the time.
+On card-run's way to a warm card.
+"""
+
+import os
+
+from launcher import runtime
+from launcher.launch import BRIDGE, Launch
+from launcher.run import command
+from launcher.runtime import Runtime
+from oci import strictjson
+
+_RUN, _TOKEN, _DIRECTORY = "run", "token", "/run-directory"
+# What podman and its libraries read of the environment (podman(1), containers-storage.conf(5)).
+_NAMES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
+_PREFIXES = ("BUILDAH_", "CONTAINER", "PODMAN_", "STORAGE_", "_CONTAINERS_")
+_NAMESPACES = ("cgroup", "mnt", "net", "user")
+
+
+def of(launch: Launch, built: Runtime, *, podman: str, hooks_dirs: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return the text by what it is about."""
+    # A warm card's worker gets its standard streams when it is taken, so `--interactive` is not fixed.
+    stand = launch.replace(run=_RUN, token=_TOKEN, interactive=False)
+    found = launch.filesystem
+    return {
+        "podman": command.argv(stand, built, podman=podman, directory=_DIRECTORY, hooks_dirs=hooks_dirs),
+        "expected": [strictjson.dump(command.expectation(stand, built, _DIRECTORY))],
+        "roots": [f"{one.access}:{one.device}:{one.inode}:{one.path}" for one in found.roots],
+        "judged": [f"{device}:{inode}:{path}" for device, inode, path in found.judged],
+        "mounts": _mounts([one.path for one in found.roots]),
+        "routes": [f"v4={launch.route4} v6={launch.route6}"],
+        "code": [runtime.package_root(), built.digest],
+        "environment": sorted(f"{k}={v}" for k, v in os.environ.items() if k in _NAMES or k.startswith(_PREFIXES)),
+        "namespaces": [os.readlink(f"/proc/self/ns/{name}") for name in _NAMESPACES],
+        "user": [f"{os.getuid()}:{os.getgid()}", ",".join(map(str, sorted(os.getgroups())))],
+    }
+
+
+def unfit(launch: Launch) -> str:
+    """Return what of a run no warm card can do, in words; "" for one that can be taken."""
+    found = (
+        ("--run", launch.asked.run is not None),
+        ("--tty", launch.tty),
+        ("--detach", launch.detach),
+        ("--net bridge", launch.net == BRIDGE),
+        ("--grant", bool(launch.asked.grant)),
+        ("--events", launch.asked.events is not None),
+    )
+    return ", ".join(name for name, asked in found if asked)
+
+
+def differs(ours: dict[str, list[str]], theirs: dict[str, list[str]]) -> str:
+    """Return what two texts differ in, in words: podman's options by name; "" when they are the same."""
+    found: list[str] = []
+    for name in sorted({*ours, *theirs}):
+        one, other = ours.get(name, []), theirs.get(name, [])
+        if one != other:
+            found += _options(one, other) if name == "podman" else [name]
+    return ", ".join(dict.fromkeys(found))
+
+
+def _options(one: list[str], other: list[str]) -> list[str]:
+    words = sorted(set(one) ^ set(other))
+    return [word.partition("=")[0] if word.startswith("--") else "image" for word in words] or ["podman"]
+
+
+def _mounts(roots: list[str]) -> list[str]:
+    """Return what is mounted at and below the roots (proc_pid_mountinfo(5)): a card has what was there at its start."""
+    if not roots:
+        return []
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        lines = [line.split() for line in file]
+    below = [(fields[0], fields[3], _unescaped(fields[4])) for fields in lines]
+    return [
+        f"{number} {root} {point}"
+        for number, root, point in below
+        if any(point == top or point.startswith(f"{top}/") for top in roots)
+    ]
+
+
+def _unescaped(text: str) -> str:
+    """Return a path of mountinfo, where space, tab, newline and backslash are octal."""
+    for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(octal, character)
+    return text
