@@ -167,6 +167,7 @@ def _kept(
 def _bounded(request: Request) -> "tuple[Request, Bounds | None, list[Refusal]]":
     """Return the request as its profile and the bench's ceiling leave it, and why it cannot run so."""
     request = request.replace(opened=None)  # only tokens open anything
+    request = request.replace(opened=None)  # only tokens open anything
     ceiling, refusals = bench.ceiling()
     if ceiling is None and request.profile is None and not request.grant:
         return request, None, refusals

@@ -12,7 +12,7 @@ from launcher.request import Request
 from launcher.value import Value
 from oci.refusal import Refusal, Refused
 
-_DOMAIN = "card-run/route"
+_ROUTE, _START = "card-run/route", "card-run/start"
 
 
 class Binding(Value):
@@ -36,7 +36,7 @@ def of(request: Request, profile: Profile, *, policy: str, cwd: str, promised: t
     return Binding(
         executor=request.executor,
         run=request.run or "",
-        command=command_digest(request.command),
+        command=start_digest(request),
         cwd=os.path.realpath(cwd),
         profile=fingerprint(profile),
         route=route(request, policy),
@@ -50,6 +50,21 @@ def command_digest(command: tuple[str, ...]) -> str:
     return sha256(b"".join(len(word).to_bytes(4, "big") + word for word in words))
 
 
+def start_digest(request: Request) -> str:
+    """Return the digest of a start: the command word by word, and what decides what it does.
+
+    That is the image, the user, which variables it is given (not their values, which may be secrets), what is kept from
+    or left to it in its roots, and what is passed on to podman.
+    """
+    items = [("domain", _START), ("command", command_digest(request.command))]
+    items += [("image", request.image), ("user", request.user), ("keep", request.keep or "")]
+    items += [("env", item.partition("=")[0]) for item in request.env]
+    items += [("env_host", str(request.env_host)), *(("env_file", path) for path in request.env_file)]
+    items += [("protect", path) for path in request.protect]
+    items += [("git_writable", str(request.git_writable)), *(("podman_arg", word) for word in request.podman_arg)]
+    return sha256(pack(items))
+
+
 def route(request: Request, policy: str) -> str:
     """Return the digest of how a card reaches what: the policy file's bytes, who resolves names, where rules stand."""
     try:
@@ -61,5 +76,5 @@ def route(request: Request, policy: str) -> str:
     from launcher.egress import nameservers
 
     servers, _ = nameservers.from_flag(request.resolver) if request.resolver else nameservers.from_file()
-    items = [("domain", _DOMAIN), ("policy", content), *(("resolver", one) for one in servers.servers)]
+    items = [("domain", _ROUTE), ("policy", content), *(("resolver", one) for one in servers.servers)]
     return sha256(pack([*items, ("placement", request.net), ("dns", request.dns)]))

@@ -23,7 +23,12 @@ _NONCE_BYTES = 16
 _DIFFERENT = (
     ("run", "wrong-execution", "it is for the run {granted!r}, and this is {own!r}", "start it with --run {granted}"),
     ("executor", "wrong-execution", "it is for the executor {granted!r}, and this is {own!r}", ""),
-    ("command", "wrong-command", "it is for another command, word by word", "start exactly what was approved"),
+    (
+        "command",
+        "wrong-command",
+        "it is for another command, or another start of it",
+        "start exactly what was approved",
+    ),
     ("cwd", "wrong-working-directory", "it is for a start in {granted!r}, and this one is in {own!r}", ""),
     ("profile", "profile-mismatch", "it is for another access profile, or under another ceiling", ""),
     ("route", "route-mismatch", "the policy file, the resolver or the network is not what it was", ""),

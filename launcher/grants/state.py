@@ -60,14 +60,22 @@ class State:
             os.close(fd)
 
     def write(self, name: str, data: bytes, *, at: int | None = None) -> None:
-        """Put a file in place, durably: whoever reads it meanwhile has the old one or the new one, whole."""
+        """Put a file in place, durably: whoever reads it meanwhile has the old one or the new one, whole.
+
+        Raises Refused when that is not possible, and then the old one stands.
+        """
         temporary = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
-        self.create(temporary, data, at=at)
-        os.rename(temporary, name, src_dir_fd=self._at(at), dst_dir_fd=self._at(at))
-        os.fsync(self._at(at))
+        try:
+            self.create(temporary, data, at=at)
+            os.rename(temporary, name, src_dir_fd=self._at(at), dst_dir_fd=self._at(at))
+            os.fsync(self._at(at))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=self._at(at))
+            raise _refused(f"{self.path}/{name}: {os.strerror(error.errno or 0)}") from None
 
     def create(self, name: str, data: bytes, *, at: int | None = None) -> None:
-        """Make a file that was not there, durably; raises FileExistsError for all but one of those who try."""
+        """Make a file that was not there, durably; raises OSError, FileExistsError for all but one of those who try."""
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._at(at))
         try:
             os.write(fd, data)

@@ -1,7 +1,6 @@
 """From tokens to a run: what a grant opens in a request that is judged, and what stays closed."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from launcher.bench import Bench, CeilingFile
 from launcher.fs.paths import READ, WRITE
 from launcher.grants import approval, classes, opening, words
 from launcher.launch import Launch
+from launcher.reach import Opened
 from launcher.request import Request
 from oci.refusal import Refusal, Refused
 
@@ -22,7 +22,7 @@ POLICY = "github.com\napi.github.com\nobjects.githubusercontent.com\napi.example
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a place with a workspace, a policy file, and a grant state of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -35,7 +35,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def asked(place: Path, **given: Any) -> Request:
     """Return a request of a card that gates what it may write and reach."""
-    levels = {"workspace_read": "allow", "workspace_write": "gated", "command": "allow", "network": "gated"}
+    levels: dict[str, Any] = {
+        "workspace_read": "allow",
+        "workspace_write": "gated",
+        "command": "allow",
+        "network": "gated",
+    }
     levels |= given.pop("levels", {})
     return Request(
         command=("make", "test"),
@@ -140,7 +145,13 @@ def test_a_listed_path_that_is_gated(place: Path) -> None:
         ({"dns": "none"}, "route-mismatch"),
         ({"egress": "other"}, "route-mismatch"),
         ({"limits": "best-effort"}, ""),
-        ({"image": "localhost/other:latest"}, ""),
+        ({"timeout": "60"}, ""),
+        ({"image": "localhost/other:latest"}, "wrong-command"),
+        ({"user": "root"}, "wrong-command"),
+        ({"env": ("PATH=/x",)}, "wrong-command"),
+        ({"env_host": True}, "wrong-command"),
+        ({"podman_arg": ("--label=a=b",)}, "wrong-command"),
+        ({"git_writable": True}, "wrong-command"),
     ],
 )
 def test_a_run_that_differs(place: Path, change: dict[str, Any], reason: str) -> None:
@@ -218,6 +229,16 @@ def test_several_grants_of_one_run(place: Path) -> None:
     assert opened
     opening.use(opened.grants)
     assert refused(request.replace(grant=(file, host))) == ["replay", "replay"]
+
+
+def test_opened_without_a_token_is_nothing(place: Path) -> None:
+    """What a caller says is open, without a token for it, is not."""
+    sly = Opened(write=(str(place / "w/file"),), hosts=("other.example.com",), command=True)
+    found = judged(asked(place, opened=sly))
+    assert roots(found) == {str(place / "w"): READ}
+    assert found.names == ()
+    bare = launch.judge(Request(command=("true",), egress=str(place / "egress.txt"), opened=sly))[0]
+    assert "other.example.com" not in bare.names
 
 
 def test_a_plan_uses_nothing_up(place: Path) -> None:
