@@ -59,6 +59,7 @@ def as_data(whole: Plan) -> dict[str, Any]:
 
     return {
         "values": [row.as_dict() for row in origin.rows(whole.launch)],
+        "access": [dict(zip(("feature", "state", "wall"), row, strict=True)) for row in _access(whole.launch)],
         "digest": whole.digest,
         "plan": json.loads(whole.json),
         "podman": podman_argv(whole),
@@ -90,6 +91,7 @@ def as_text(whole: Plan) -> str:
 
     parts = [
         ("values", _table([(row.key, row.value, row.origin) for row in origin.rows(whole.launch)])),
+        ("access", _table(_access(whole.launch))),
         ("podman", shlex.join(podman_argv(whole))),
         ("environment", " ".join(name for name, _ in whole.launch.env)),
         ("hosts", hosts(whole)),
@@ -100,6 +102,20 @@ def as_text(whole: Plan) -> str:
         ("notes", "\n".join(whole.launch.notes)),
     ]
     return "".join(f"# {title}\n{_lines(body)}\n\n" for title, body in parts if body.strip())
+
+
+def _access(launch: Launch) -> list[tuple[str, str, str]]:
+    """Return what the walls make of the profile: each feature as it is asked, its state, and how; then the grants."""
+    if launch.bounds is None:
+        return []
+    from launcher.access import compiled
+
+    rows = [
+        (f"{one.feature} = {one.asked}", one.state, f"{one.wall}: {one.text}")
+        for one in compiled.compiled(launch.bounds.profile)
+    ]
+    grants = launch.asked.opened.grants if launch.asked.opened else ()
+    return [*rows, *((f"grant {one.id}", "enforced", f"{one.cls} {one.target}") for one in grants)]
 
 
 def _table(rows: list[tuple[str, str, str]]) -> str:
