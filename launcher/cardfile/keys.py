@@ -110,6 +110,7 @@ ELSEWHERE = {
     "json": "where the receipt goes is for whoever runs the card: use --json",
     "keep": "what outlives a run is for whoever runs the card: use --keep",
     "events": "it is for the program that runs the card: use --events",
+    "executor": "it is for the program that runs the card: use --executor",
     "lifeline": "it is for the program that runs the card: use --lifeline",
     "plan": "use card plan, or --plan",
     "quiet": "use -q",

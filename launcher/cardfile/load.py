@@ -16,6 +16,8 @@ from launcher.value import Value
 from oci.refusal import CardRunBug, Refusal, Refused
 
 CARD, DEFAULTS = "card file", "your defaults"
+# A dotted key is on one line, and costs tomllib the square of its length.
+LINE_LIMIT = 4096
 # tomllib's own words for where it stopped; from Python 3.14 on they are attributes too
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
@@ -114,6 +116,9 @@ def parsed(data: bytes) -> tuple[dict[str, Any], Located | None]:
     """Return the table of a TOML text, or the first thing that makes it none."""
     import tomllib
 
+    for index, text in enumerate(data.split(b"\n")):
+        if len(text) > LINE_LIMIT:
+            return {}, _syntax(index + 1, 1, f"this line is longer than {LINE_LIMIT} bytes", "break it up")
     try:
         return tomllib.loads(data.decode()), None
     except UnicodeDecodeError as error:

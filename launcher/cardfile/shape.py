@@ -25,7 +25,7 @@ def problems(table: Table, *, base: str, defaults: bool = False) -> list[Problem
     for name, value in table.items():
         if name == ACCESS and not defaults:
             found += _access(value, base)
-        elif name in keys.TABLES:
+        elif any(where[0] == name and len(where) > 1 for where in known):
             found += _table(name, value, known)
         else:
             found += _entry((name,), value, known)
