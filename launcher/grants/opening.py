@@ -60,6 +60,8 @@ def take(request: Request, profile: Profile, binding: Binding, *, policy: str) -
                 notes += [note] if note and note not in notes else []
                 grant = desk.take(held, text, profile, binding)
                 reachable(request, grant.cls, grant.target, policy=policy)
+                if grant.nonce not in grants:
+                    notes.append(f"grant {grant.id} opens {grant.cls} {grant.target} for this run")
                 grants[grant.nonce] = grant
             except Refused as error:
                 refusals += error.refusals
