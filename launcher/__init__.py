@@ -1,0 +1,65 @@
+"""card-run: one untrusted command in a rootless podman container behind three walls that it can prove.
+
+The Python interface, imported when it is first asked for: card-run's own hot path imports this package too. The same
+for asyncio is in `launcher.aio`.
+
+    from launcher import ExecutorSet, Profile
+
+    profile = Profile(workspace="/srv/work", workspace_read="allow", workspace_write="allow", command="allow")
+    with ExecutorSet(profile, scratch_root="/var/tmp/product") as executors:
+        result = executors.executor("alice").run_command(["git", "status"])
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launcher.access.ceiling import restrict
+    from launcher.access.profile import Profile, Root
+    from launcher.executor.blocking import Executor, ExecutorSet, Prepared, Process
+    from launcher.executor.prepared import IssuedGrant
+    from launcher.executor.result import CardLostError, ClosedError, Result, TooManyExecutorsError
+    from launcher.executor.settings import Settings
+    from oci.refusal import Refusal, Refused
+
+__all__ = [
+    "CardLostError",
+    "ClosedError",
+    "Executor",
+    "ExecutorSet",
+    "IssuedGrant",
+    "Prepared",
+    "Process",
+    "Profile",
+    "Refusal",
+    "Refused",
+    "Result",
+    "Root",
+    "Settings",
+    "TooManyExecutorsError",
+    "restrict",
+]
+
+_HOMES = {
+    "launcher.access.ceiling": ("restrict",),
+    "launcher.access.profile": ("Profile", "Root"),
+    "launcher.executor.blocking": ("Executor", "ExecutorSet", "Prepared", "Process"),
+    "launcher.executor.prepared": ("IssuedGrant",),
+    "launcher.executor.result": ("CardLostError", "ClosedError", "Result", "TooManyExecutorsError"),
+    "launcher.executor.settings": ("Settings",),
+    "oci.refusal": ("Refusal", "Refused"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used (PEP 562)."""
+    for home, names in _HOMES.items():
+        if name in names:
+            import importlib
+
+            value: object = getattr(importlib.import_module(home), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *__all__})

@@ -79,6 +79,7 @@ OPTIONS = (
     Option(name="plan", kind=FLAG, help="print the plan and start nothing"),
     Option(name="json", kind=ONE, metavar="FILE|FD", help="write the receipt there; with --plan, print it as JSON"),
     Option(name="events", kind=ONE, metavar="FD", help="for programs: tell all here, as JSON lines, and not on stderr"),
+    Option(name="executor", kind=ONE, metavar="NAME", help="for programs: who runs this, as its grants are bound to it"),
     Option(name="lifeline", kind=ONE, metavar="FD", help="for programs: end the card once the other end is gone"),
     Option(name="quiet", kind=FLAG, short="q", help="print refusals only"),
     Option(name="detach", kind=FLAG, short="d", help="print the run id and return; see card(1) ps, logs, attach, stop"),

@@ -11,7 +11,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator
@@ -91,7 +90,9 @@ def build(cache: str) -> Runtime:
         found = runtime.lookup(cache)  # somebody else's build, while we waited
         if found is not None:
             return found
-        print("card-run: building the runtime (once per Python and version) ...", file=sys.stderr, flush=True)  # noqa: T201
+        from launcher.run import output  # which imports the rest of card-run, and need not be there otherwise
+
+        output.say("card-run: building the runtime (once per Python and version) ...")
         work = tempfile.mkdtemp(prefix="building-", dir=cache)
         try:
             return _build(cache, Layout(work, runtime.base_python()))

@@ -1,0 +1,155 @@
+"""Starting card-run as a child: its descriptors, and the lifeline that ends it and its card with this process.
+
+The child has a session of its own: what a terminal sends this process is this process's to pass on.
+"""
+
+import fcntl
+import os
+import pty
+import socket
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from launcher.executor import start
+
+
+class Files:
+    """Texts for the child that are in no file and no argv: each an anonymous file (memfd_create(2)) of its own."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def add(self, data: bytes) -> int:
+        """Return the descriptor of a new one, as the child has it."""
+        fd = os.memfd_create("card-run", os.MFD_CLOEXEC)
+        self.numbers.append(fd)
+        os.fchmod(fd, 0o600)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    def close(self) -> None:
+        """Let go of them here; the child has its own."""
+        for fd in self.numbers:
+            os.close(fd)
+
+
+class Streams(NamedTuple):
+    """Our ends of the command's streams, -1 where there is none; at a terminal all are its master."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+class Child:
+    """A card-run that was started."""
+
+    def __init__(
+        self,
+        options: Sequence[str],
+        command: Sequence[str],
+        files: Files,
+        *,
+        stdin: bool,
+        terminal: tuple[int, int] | None,
+    ) -> None:
+        self._lifeline, theirs = socket.socketpair()
+        self.events, events = os.pipe()
+        self.tied = True
+        given = [events, theirs.fileno(), *files.numbers]
+        argv = [sys.executable, "-I", start.__file__, ",".join(map(str, given)), str(int(terminal is not None))]
+        argv += [f"--events={events}", f"--lifeline={theirs.fileno()}", *options]
+        argv += ["-it"] if terminal else ["-i"] if stdin else []
+        try:
+            self._process, self.streams = (
+                _piped([*argv, "--", *command], given, stdin=stdin)
+                if terminal is None
+                else _at_terminal([*argv, "--", *command], given, terminal)
+            )
+        except BaseException:
+            os.close(self.events)
+            self._lifeline.close()
+            raise
+        finally:
+            os.close(events)
+            theirs.close()
+            files.close()
+        self.pid = self._process.pid
+        self.exit = os.pidfd_open(self.pid)
+        for fd in set(self.streams) - {-1}:
+            os.set_blocking(fd, False)
+
+    def status(self) -> int | None:
+        """Return card-run's own exit status, negative for a signal, None while it runs (subprocess.Popen)."""
+        return self._process.poll()
+
+    def send_signal(self, number: int) -> None:
+        """Send card-run a signal; harmless once it has ended."""
+        self._process.send_signal(number)
+
+    def let_go(self) -> None:
+        """End card-run by its lifeline, at once: the kernel kills it. Harmless when said twice."""
+        if self.tied:
+            self.tied = False
+            self._lifeline.close()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Set the terminal's size; the kernel tells whoever is at it (SIGWINCH)."""
+        _resize(self.streams.stdin, rows, columns)
+
+    def close_stream(self, fd: int) -> None:
+        """Close one of our ends, all that are the same at once; harmless when it is closed already."""
+        if fd in self.streams and fd >= 0:
+            self.streams = Streams(*(-1 if one == fd else one for one in self.streams))
+            os.close(fd)
+
+    def close(self) -> None:
+        """Let go of everything; card-run has ended."""
+        self.let_go()
+        for fd in self.streams:
+            self.close_stream(fd)
+        os.close(self.exit)
+
+
+def _piped(argv: list[str], given: list[int], *, stdin: bool) -> tuple[subprocess.Popen[bytes], Streams]:
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=given,
+        start_new_session=True,
+    )
+    numbers: list[int] = []
+    for stream in (process.stdin, process.stdout, process.stderr):
+        numbers.append(-1 if stream is None else os.dup(stream.fileno()))
+        if stream is not None:
+            stream.close()
+    process.stdin = process.stdout = process.stderr = None
+    return process, Streams(*numbers)
+
+
+def _at_terminal(argv: list[str], given: list[int], size: tuple[int, int]) -> tuple[subprocess.Popen[bytes], Streams]:
+    master, slave = pty.openpty()
+    try:
+        _resize(slave, *size)
+        process = subprocess.Popen(
+            argv, stdin=slave, stdout=slave, stderr=slave, pass_fds=given, start_new_session=True
+        )
+    except BaseException:
+        os.close(master)
+        raise
+    finally:
+        os.close(slave)
+    return process, Streams(master, master, master)
+
+
+def _resize(fd: int, rows: int, columns: int) -> None:
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -1,0 +1,134 @@
+"""One command of one executor: what it would be held to, its grants, its start. Shared by both kinds of caller."""
+
+import contextlib
+import json
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from launcher.access import guarantees
+from launcher.access.compiled import Row, compiled
+from launcher.access.profile import Profile
+from launcher.executor import card
+from launcher.executor.child import Child, Files
+from launcher.executor.running import Running
+from launcher.executor.settings import OUTPUT_LIMIT, CommandOptions, Settings
+from launcher.executor.steps import Steps
+from launcher.value import Value
+
+if TYPE_CHECKING:
+    from launcher.grants.token import Grant
+
+
+class Identity(Value):
+    """Whose commands they are: their profile, settings, kept directory, and the name that grants have for them."""
+
+    profile: Profile
+    settings: Settings
+    keep: str
+    name: str
+
+
+class IssuedGrant(Value):
+    """A grant that was issued for one run: its id, class and target; `token` is the secret that opens it."""
+
+    id: str
+    cls: str
+    target: str
+    run_id: str
+    expires: int
+    token: str
+
+    def __repr__(self) -> str:
+        return f"IssuedGrant(id={self.id!r}, cls={self.cls!r}, target={self.target!r}, run_id={self.run_id!r})"
+
+
+class Command:
+    """A command with everything that decides how it runs."""
+
+    def __init__(self, identity: Identity, argv: Sequence[str], options: CommandOptions) -> None:
+        if isinstance(argv, str):
+            raise TypeError("a command is a list of words, not one string: ['sh', '-c', text] runs a shell's")
+        self.identity = identity
+        self.argv = tuple(argv)
+        self.options = options
+        self.run_id = options.get("run_id")
+
+    def report(self) -> tuple[Row, ...]:
+        """Return, for each thing that the profile states, whether it would be enforced, and by which wall."""
+        return compiled(self.identity.profile)
+
+    def needed(self) -> tuple[str, ...]:
+        """Return the guarantees without which the command would not be started."""
+        limited = any(
+            getattr(self.identity.settings, name) for name in ("memory", "cpus", "pids", "nofile", "shm_size")
+        )
+        return (*guarantees.needed(self.identity.profile), *(["resource_limits"] if limited else []))
+
+    def fixed_run_id(self) -> str:
+        """Return the run id, decided now if it was not; what a grant is issued for."""
+        self.run_id = self.run_id or f"x{secrets.token_hex(6)}"
+        return self.run_id
+
+    def _options(self, files: Files, grants: Sequence[str]) -> list[str]:
+        me = self.identity
+        number = files.add(card.text(me.profile, me.settings, self.options).encode())
+        cwd = self.options.get("cwd")
+        words = [f"--card=/proc/self/fd/{number}"]
+        words += card.flags(me.settings, keep=me.keep, executor=me.name, cwd=cwd, run_id=self.run_id)
+        return words + [f"--grant=fd:{files.add(token.encode())}" for token in grants]
+
+    def start(self, *, grants: Sequence[str], stdin: bool) -> Running:
+        """Start card-run; raises OSError when that cannot be, and then nothing was started."""
+        files = Files()
+        return self._running(self._options(files, grants), files, stdin=stdin)
+
+    def plan(self) -> Steps[dict[str, Any]]:
+        """Return what the run would be made of, in steps (card-run(1) `--plan`); raises Refused with every refusal."""
+        files = Files()
+        running = self._running(["--plan", "--json=-", *self._options(files, ())], files, stdin=False)
+        found: dict[str, Any] = json.loads((yield from running.planned()))
+        return found
+
+    def _running(self, options: list[str], files: Files, *, stdin: bool) -> Running:
+        child = Child(options, self.argv, files, stdin=stdin, terminal=self.options.get("terminal"))
+        return Running(
+            child,
+            command=self.argv,
+            stop_seconds=self.identity.settings.stop_seconds,
+            output_limit=self.options.get("output_limit", OUTPUT_LIMIT),
+        )
+
+    def issue(self, cls: str, target: str, *, seconds: int | None, required: Sequence[str]) -> IssuedGrant:
+        """Issue a grant for this very run; raises Refused, and then there is none."""
+        from launcher import options
+        from launcher.grants import approval
+
+        self.fixed_run_id()
+        files = Files()
+        try:
+            request, _ = options.read([*self._options(files, ()), "--", *self.argv])
+            token, grant = approval.approve(request, cls=cls, target=target, seconds=seconds, required=tuple(required))
+        finally:
+            files.close()
+        return IssuedGrant(
+            id=grant.id, cls=grant.cls, target=grant.target, run_id=grant.run, expires=grant.expires, token=token
+        )
+
+
+def revoke(grant: IssuedGrant) -> None:
+    """Take a grant back; harmless when it was used, is over or was taken back before."""
+    from launcher.grants import spent, state, token
+    from oci.refusal import Refused
+
+    decoded: Grant = token.decode(grant.token)[0]
+    with contextlib.suppress(Refused), state.opened() as held:
+        spent.revoke(held, decoded.nonce, expires=decoded.expires)
+
+
+def merged(options: CommandOptions) -> CommandOptions:
+    """Return the options, copied; raises TypeError for one that is none, which no type checker saw."""
+    unknown = sorted(options.keys() - CommandOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"no such option of a command: {', '.join(unknown)}")
+    return options.copy()

@@ -1,0 +1,104 @@
+"""The scratch directory of an executor set: what it owns, and only that, goes with it, also after a crash.
+
+`ROOT/set-ID/` is one set's: `owner` holds a lock (flock(2)) for as long as the set lives, and the kernel lets go of it
+however that ends; each executor's HOME and /tmp are in a directory beside it. The rule: a directory is removed by
+whoever holds its lock, and what has no such record is nobody's to remove.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import stat
+
+from launcher.executor import tree
+
+_SET, _NEW, OWNER = "set-", ".new-", "owner"
+_RECORD = {"schema": 1, "what": "card-run executor set"}
+
+
+class Scratch:
+    """One set's own directory, locked."""
+
+    def __init__(self, path: str, lock: int) -> None:
+        self.path = path
+        self.name = os.path.basename(path).removeprefix(_SET)
+        self._lock = lock
+
+    def room(self, name: str) -> str:
+        """Make and return the directory of one executor."""
+        path = f"{self.path}/{name}"
+        os.mkdir(path, 0o700)
+        return path
+
+    def remove(self) -> None:
+        """Remove all of it and let go; harmless when said twice. Raises OSError, and then the rest is for a sweep."""
+        if self._lock < 0:
+            return
+        try:
+            tree.remove(self.path, last=OWNER)
+        finally:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def take(root: str) -> Scratch:
+    """Return a new set's directory below `root`, which is made if it is missing; what crashed sets left goes first.
+
+    Raises PermissionError when `root` is not a directory that only its owner, us, can change.
+    """
+    root = os.path.realpath(root)
+    os.makedirs(root, mode=0o700, exist_ok=True)
+    found = os.stat(root)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(0, "scratch_root is not a directory that only you can change", root)
+    sweep(root)
+    name = secrets.token_hex(6)
+    new = f"{root}/{_NEW}{name}"
+    os.mkdir(new, 0o700)
+    lock = os.open(f"{new}/{OWNER}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.write(lock, json.dumps({**_RECORD, "pid": os.getpid()}).encode())
+    path = f"{root}/{_SET}{name}"
+    os.rename(new, path)
+    return Scratch(path, lock)
+
+
+def sweep(root: str) -> list[str]:
+    """Remove what sets that are gone left below `root`; return what is still there and nobody's.
+
+    A card of theirs that has not quite ended yet may keep a directory busy: that one is for the next sweep.
+    """
+    left: list[str] = []
+    for name in sorted(os.listdir(root)):
+        path = f"{root}/{name}"
+        if not name.startswith((_SET, _NEW)):
+            continue
+        lock = _orphan(path)
+        if lock is None:
+            continue
+        with contextlib.closing(os.fdopen(lock, "rb")):
+            try:
+                tree.remove(path, last=OWNER)
+            except OSError:
+                left.append(path)
+    return left
+
+
+def _orphan(path: str) -> int | None:
+    """Return the lock of a set's directory whose set is gone; None for one that lives, and for anything else."""
+    try:
+        lock = os.open(f"{path}/{OWNER}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        content = json.loads(os.read(lock, 4096))
+        known = {name: content.get(name) for name in _RECORD} == _RECORD
+        if known and not os.path.islink(path) and os.fstat(lock).st_uid == os.getuid():
+            return lock
+    except (OSError, ValueError, AttributeError):
+        pass
+    os.close(lock)
+    return None

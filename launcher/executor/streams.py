@@ -1,0 +1,80 @@
+"""A running command's streams, in steps: read and written without waiting, so that both kinds of caller can."""
+
+import os
+
+from launcher.executor.child import Child
+from launcher.executor.steps import Steps, Wait
+
+_CHUNK = 65536
+
+
+class Source:
+    """stdout or stderr of a command, or the terminal it is at. Read in order; b"" is its end."""
+
+    def __init__(self, child: Child, fd: int) -> None:
+        self._child = child
+        self._fd = fd
+        self._rest = b""
+
+    def more(self, most: int) -> Steps[bytes]:
+        """Return what has come, at most so many bytes, waiting for the first; b"" at the end."""
+        if not self._rest:
+            self._rest = yield from self._chunk()
+        data, self._rest = self._rest[:most], self._rest[most:]
+        return data
+
+    def all(self) -> Steps[bytes]:
+        """Return everything up to the end."""
+        parts = [self._rest]
+        self._rest = b""
+        while data := (yield from self._chunk()):
+            parts.append(data)
+        return b"".join(parts)
+
+    def line(self) -> Steps[bytes]:
+        """Return the next line with its newline, or what stands before the end."""
+        while b"\n" not in self._rest:
+            data = yield from self._chunk()
+            if not data:
+                break
+            self._rest += data
+        line, newline, self._rest = self._rest.partition(b"\n")
+        return line + newline
+
+    def _chunk(self) -> Steps[bytes]:
+        while self._fd in self._child.streams:
+            try:
+                data = os.read(self._fd, _CHUNK)
+            except BlockingIOError:
+                yield Wait(reads=(self._fd,))
+                continue
+            except OSError:  # EIO: a terminal that nobody has open any more
+                return b""
+            return data
+        return b""
+
+
+class Sink:
+    """stdin of a command, or the terminal it is at."""
+
+    def __init__(self, child: Child, fd: int) -> None:
+        self._child = child
+        self._fd = fd
+
+    def put(self, data: bytes) -> Steps[None]:
+        """Hand over all of it, waiting for the command to take it; raises BrokenPipeError when it takes no more."""
+        view = memoryview(data)
+        while view:
+            if self._fd not in self._child.streams:
+                raise BrokenPipeError("the command's standard input is closed")
+            try:
+                view = view[os.write(self._fd, view[:_CHUNK]) :]
+            except BlockingIOError:
+                yield Wait(writes=(self._fd,))
+
+    def close(self) -> None:
+        """Let the command read the end of its input; at a terminal that is a byte, and the terminal stays."""
+        if self._fd == self._child.streams.stdout:
+            os.write(self._fd, b"\x04")
+        else:
+            self._child.close_stream(self._fd)
