@@ -9,7 +9,11 @@ import typer
 from launcher import launch, options, report
 from launcher.check import facts
 from launcher.run import output
-from launcher.verbs import cards, denials, egress, gc, grant, hooks, pool, prepare, probe, runtime
+from launcher.verbs import attach, cards, denials, egress, gc, grant, hooks, logs, pool, prepare, probe, ps, runtime
+from launcher.verbs import exec as enter
+from launcher.verbs import show as shown
+from launcher.verbs import stop as ended
+from launcher.verbs import wait as awaited
 from oci.refusal import Refused
 
 app = typer.Typer(
@@ -71,6 +75,13 @@ app.command("get")(cards.get)
 app.command("lint")(cards.lint_)
 app.command("schema")(cards.schema_)
 app.command()(probe.probe)
+app.command()(ps.ps)
+app.command()(shown.show)
+app.command()(logs.logs)
+app.command()(attach.attach)
+app.command("exec")(enter.execute)
+app.command()(awaited.wait)
+app.command()(ended.stop)
 app.command()(denials.denials)
 app.command()(gc.gc)
 

@@ -4,6 +4,7 @@ The pin lives in podman's own mount namespace, so `podman unshare` is the way in
 card takes part. Names come from the run's own plan and from nowhere else.
 """
 
+import json
 import os
 import subprocess
 
@@ -11,6 +12,8 @@ from hooks import ledger, nft, rundir
 from hooks.egress import Egress
 from hooks.ledger import Ledger
 from hooks.plan import egress_of
+from launcher import live_inside, runtime
+from launcher.life.runs import Run
 from launcher.run import directory
 from launcher.run.perform import find_podman
 from oci.refusal import Refusal, Refused
@@ -36,6 +39,28 @@ def alive(run: str) -> bool:
     return os.path.isdir(f"{directory.parent()}/{run}")
 
 
+def read_all(runs: list[Run]) -> dict[str, Ledger]:
+    """Return the ledger of each run as the kernel has it now, all by one process; a run that just ended has none."""
+    if not runs:
+        return {}
+    words = [find_podman(), "--remote=false", "unshare", runtime.base_python(), "-I", "-S", "-B", live_inside.__file__]
+    words += [runtime.package_root(), *(f"{run.run}={run.path}/{rundir.NETNS}" for run in runs)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    if done.returncode:
+        raise Refused([Refusal("ledger-unreadable", f"the ledgers: {done.stderr.strip()[:200]}")])
+    listings: dict[str, str] = json.loads(done.stdout)
+    paths = {run.run: run.path for run in runs}
+    return {run: ledger.parse(text, self_tests=_self_tests(paths[run])) for run, text in listings.items()}
+
+
+def _self_tests(path: str) -> int:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return rundir.self_tests(fd)
+    finally:
+        os.close(fd)
+
+
 def read(egress: Egress) -> Ledger:
     """Return the ledger as the kernel has it now; raises Refused when the namespace cannot be entered any more."""
     pin = f"{directory.parent()}/{egress.run}/{rundir.NETNS}"
@@ -44,4 +69,4 @@ def read(egress: Egress) -> Ledger:
     done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
     if done.returncode:
         raise Refused([Refusal("ledger-unreadable", f"the ledger of {egress.run}: {done.stderr.strip()[:200]}")])
-    return ledger.parse(done.stdout)
+    return ledger.parse(done.stdout, self_tests=_self_tests(os.path.dirname(pin)))

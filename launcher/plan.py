@@ -58,8 +58,9 @@ def complete(
         "nonce": nonce,
         "egress": egress.to_json(),
         "bundle": bundle,
-        # For `card exec`, which gives what it starts the worker's own.
+        # For `card exec`: what it starts has the worker's own, and must be held to them.
         "home": dict(launch.env)["HOME"],
+        "limits": launch.limits.expected(),
     }
     data = strictjson.dump(content).encode()
     return Plan(

@@ -49,21 +49,14 @@ class Service:
         found = _asked(lambda: self._client.containers.list(all=True, sparse=True))
         return {str(one.id): str(one.attrs.get("State", "unknown")).lower() for one in found}
 
-    def stop(self, container: str, *, seconds: int) -> bool:
-        """Send a container TERM, and KILL after the seconds; a paused one is unpaused first. False when it is gone."""
-        return self._each(container, [("unpause", {}), ("stop", {"timeout": seconds})])
-
-    def _each(self, container: str, calls: list[tuple[str, dict[str, Any]]]) -> bool:
-        for name, options in calls:
-            try:
-                one = self._client.containers.get(container)
-                if name == "unpause" and str(one.status).lower() != "paused":
-                    continue
-                getattr(one, name)(**options)
-            except NotFound:
-                return False
-            except (APIError, PodmanError) as error:
-                raise _refused(error) from None
+    def kill(self, container: str) -> bool:
+        """Kill a container, a paused one too; return False when it is gone already."""
+        try:
+            self._client.containers.get(container).kill("SIGKILL")
+        except NotFound:
+            return False
+        except (APIError, PodmanError) as error:
+            raise _refused(error) from None
         return True
 
 

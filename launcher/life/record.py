@@ -20,6 +20,7 @@ class Record(Value):
     """What is known of a run before it starts. `launcher` is None for a run that was only prepared.
 
     `started` is in seconds since the epoch; `names` are the hosts that it may reach; `card` is its card file's name.
+    `stop_timeout` is in seconds, from SIGTERM until its launcher kills it.
     """
 
     run: str
@@ -31,6 +32,7 @@ class Record(Value):
     net: str
     names: tuple[str, ...]
     detached: bool = False
+    stop_timeout: float = 10
     card: str | None = None
 
     @property

@@ -15,6 +15,7 @@ from oci.refusal import Refusal, Refused
 
 CONTAINER_FD, LIFELINE_FD = 3, 4
 _FRAME_LIMIT = 1 << 20
+_UCRED = 12  # struct ucred: pid, uid and gid
 
 
 class Lifeline:
@@ -58,6 +59,7 @@ class Channel:
 
     def __init__(self) -> None:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
         self._fd = ours.detach()
         self.theirs = _away(theirs.detach())
 
@@ -80,6 +82,19 @@ class Channel:
         finally:
             ours.detach()
         _write(self._fd, body)
+
+    def sender(self) -> int | None:
+        """Wait for what is sent next and return the process id of who sends it, as the kernel has it; None at the end.
+
+        Takes nothing from the queue (unix(7) SCM_CREDENTIALS, recv(2) MSG_PEEK).
+        """
+        ours = _socket.socket(fileno=self._fd)
+        try:
+            data, found, _, _ = ours.recvmsg(1, _socket.CMSG_SPACE(_UCRED), _socket.MSG_PEEK)
+        finally:
+            ours.detach()
+        ids = [data for _, kind, data in found if kind == _socket.SCM_CREDENTIALS]
+        return int.from_bytes(ids[0][:4], sys.byteorder) if data and ids else None
 
     def receive(self) -> dict[str, list[str]] | None:
         """Return the next frame, or None when the other end is gone or sends something that is not one."""

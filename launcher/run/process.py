@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Callable
+    from signal import struct_siginfo
 else:
     import _signal
 
@@ -137,7 +138,7 @@ class Podman:
                 self.signalled = True
                 self._forward(info)
 
-    def _forward(self, info: "_signal.struct_siginfo") -> None:
+    def _forward(self, info: "struct_siginfo") -> None:
         """Pass a signal on, once: to the worker, or before there is one to podman, which may hang by then."""
         if not self._relay_now:
             self._signal(info.si_signo)

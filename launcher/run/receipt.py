@@ -72,12 +72,16 @@ def guarantees(measured: Measured, expected: dict[str, str]) -> dict[str, bool]:
 
 def shortfall(plan: Plan, measured: Measured) -> list[Refusal]:
     """Return why the worker may not be released: empty only when this run measured all that a run must have."""
+    return lacking(measured, digest=plan.digest, expected=plan.launch.limits.expected())
+
+
+def lacking(measured: Measured, *, digest: str, expected: dict[str, str]) -> list[Refusal]:
+    """Return what was not measured of a plan, by its digest, and of the limits that it must hold to."""
     hook = measured.hook
     digests = (hook.get("facts", {}).get("digest"), measured.stage2.get("digest"))
-    if hook.get("status") != "ok" or digests != (plan.digest, plan.digest):
+    if hook.get("status") != "ok" or digests != (digest, digest):
         text = "the hook's own result and the proof do not both say that this plan was passed"
         return [Refusal("hook-unproven", text)]
-    expected = plan.launch.limits.expected()
     bits = guarantees(measured, expected)
     missing = [name for name in FULL if not bits[name]]
     missing += ["resource_limits"] if expected and not bits["resource_limits"] else []

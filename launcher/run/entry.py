@@ -1,0 +1,118 @@
+"""What enters a running card later (`card exec`): a process behind the worker's own walls, proved as the worker was.
+
+podman starts the card's stage 2 once more (podman-exec(1) `--preserve-fds`), and that does for it all that it did for
+the worker: the proof for this very start, the egress self-test, Landlock, seccomp. The rule: it is let go only when all
+that the worker's release wanted was measured on it too, and it ends with us, by a lifeline of its own.
+
+Neither can harm the other: each has a Landlock domain of its own, so neither may trace or signal the other.
+"""
+
+import os
+import signal
+from typing import Any
+
+from hooks import rundir
+from hooks.plan import sha256
+from launcher.life.runs import Run
+from launcher.request import Request
+from launcher.run import foreground
+from launcher.run.channel import CONTAINER_FD, LIFELINE_FD, Channel, Lifeline
+from launcher.run.receipt import Measured, lacking
+from launcher.value import Value
+from oci import strictjson
+from oci.refusal import Refusal, Refused
+
+
+class Card(Value):
+    """What a run's plan says: its digest and nonce, how stage 2 is started, HOME, and the limits to be read back."""
+
+    digest: str
+    nonce: str
+    argv: tuple[str, ...]
+    home: str
+    limits: dict[str, str]
+
+
+def card(run: Run) -> Card:
+    """Return what is needed to enter a run; raises Refused (`run-ended`) when it is gone."""
+    try:
+        with open(f"{run.path}/{rundir.PLAN}", "rb") as file:
+            data = file.read()
+        plan: Any = strictjson.parse(data)
+    except OSError:
+        raise Refused([Refusal("run-ended", f"{run.run} has just ended")]) from None
+    # Behind podman's init and its `--`.
+    argv = tuple(plan["bundle"]["args"][2:])
+    return Card(digest=sha256(data), nonce=plan["nonce"], argv=argv, home=plan["home"], limits=plan["limits"])
+
+
+def enter(run: Run, known: Card, asked: Request, *, env: tuple[tuple[str, str], ...], podman: str) -> int:
+    """Run a command in a card and return its exit status; raises Refused when it was not let go.
+
+    Of what is asked, command, directory, input and terminal are meant here; `env` comes on top of the image's.
+    A terminal of ours is made raw by podman while it runs. What is sent to us is passed on to it.
+    """
+    channel, lifeline = Channel(), Lifeline()
+    apart = not asked.tty and not (asked.interactive and os.isatty(0))
+    child = foreground.start(
+        _words(run, known, asked, podman),
+        descriptors=((channel.theirs, CONTAINER_FD), (lifeline.theirs, LIFELINE_FD)),
+        apart=apart,
+    )
+    channel.spawned()
+    lifeline.spawned()
+    try:
+        process = _let_go(run, known, _said(known, asked, env), channel)
+    except Refused:
+        channel.close()  # stage 2 sees it, and refuses
+        os.waitpid(child, 0)
+        raise
+    return foreground.wait(child, lambda number: signal.pidfd_send_signal(process, number), by_keys=apart)
+
+
+def _words(run: Run, known: Card, asked: Request, podman: str) -> list[str]:
+    # No keys to detach with: it would be left behind without us, and Ctrl-P is every shell's own.
+    words = [podman, "--remote=false", "exec", "--preserve-fds=2", "--detach-keys=", "--workdir=/"]
+    words += [f"--interactive={str(asked.interactive).lower()}", f"--tty={str(asked.tty).lower()}"]
+    return [*words, run.container or "", *known.argv]
+
+
+def _said(known: Card, asked: Request, env: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """Return what stage 2 is told: so that none of it is in an argv or in podman's state."""
+    items = [("nonce", known.nonce), *(("argv", word) for word in asked.command)]
+    items += [("cwd", asked.cwd)] if asked.cwd is not None else []
+    return items + [("env", f"{name}={value}") for name, value in env]
+
+
+def _let_go(run: Run, known: Card, items: list[tuple[str, str]], channel: Channel) -> int:
+    """Say what to run, judge what stage 2 measured, and let it go; return a pidfd of it."""
+    try:
+        channel.send(items)
+        sender = channel.sender()
+        process = os.pidfd_open(sender) if sender else -1
+        report = channel.receive()
+    except OSError:
+        process, report = -1, None
+    if report is None or process < 0:
+        raise Refused([Refusal("not-entered", f"podman did not start stage 2 in {run.run}", "is the card paused?")])
+    if report.get("status") != ["ok"]:
+        told = zip(report.get("reason", ()), report.get("text", ()), report.get("hint", ()), strict=False)
+        raise Refused([Refusal(*one) for one in told] or [Refusal("stage2-refused", "stage 2 gave no reason")])
+    _count(run)
+    inside = {key: values[-1] for key, values in report.items()}
+    measured = Measured(hook=run.read(rundir.HOOK) or {}, stage2=inside, times_ms={})
+    missing = lacking(measured, digest=known.digest, expected=known.limits)
+    if missing:
+        raise Refused(missing)
+    channel.send([("go", "1")])
+    return process
+
+
+def _count(run: Run) -> None:
+    """Have the ledger's readers take off one self-test more."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(f"{run.path}/{rundir.EXECS}", flags, 0o600)
+    try:
+        os.write(fd, b".")
+    finally:
+        os.close(fd)

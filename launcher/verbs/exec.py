@@ -1,0 +1,66 @@
+"""`card exec`: one more command in a running card, behind the worker's own walls."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from launcher import environment, launch
+from launcher.request import Request
+from launcher.run import output
+from launcher.run.perform import find_podman
+from launcher.verbs import named
+from oci.refusal import EXIT_REFUSED, Refusal, Refused
+
+_USAGE = "card exec [-i] [-t] [--env NAME[=VALUE]] [--cwd DIR] RUN -- COMMAND [ARG...]"
+
+
+def execute(  # noqa: PLR0913 - one parameter an option
+    run: Annotated[str, typer.Argument(help="a running run's id", autocompletion=named.complete_living)],
+    command: Annotated[list[str] | None, typer.Argument(help="the command, after --")] = None,
+    *,
+    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="pass standard input")] = False,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="give it a terminal")] = False,
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME[=VALUE]: pass a variable")] = None,
+    cwd: Annotated[str | None, typer.Option("--cwd", "-w", help="where it starts (the worker's directory)")] = None,
+) -> None:
+    """Run a command in a running card, behind the same walls and with the same proof as its worker.
+
+    It has the image's variables, the card's HOME, and those given here; the worker's own do not cross.
+    Neither can trace or signal the other. Exits with the command's status, 125 when it was refused.
+
+    Example: card exec -it $run -- bash
+    """
+    request = Request(command=_words(command), cwd=cwd, env=tuple(env or ()), interactive=interactive, tty=tty)
+    try:
+        status = _enter(run, request)
+    except Refused as error:
+        output.refusals(error.refusals)
+        status = EXIT_REFUSED
+    raise typer.Exit(status)
+
+
+def _words(command: list[str] | None) -> tuple[str, ...]:
+    """Return the words after `--` to the letter; click takes the first of those away."""
+    if "--" in sys.argv:
+        return tuple(sys.argv[sys.argv.index("--") + 1 :])
+    return tuple(command or ())
+
+
+def _enter(run: str, asked: Request) -> int:
+    words, cwd = asked.command, asked.cwd
+    wrong = launch.remote()
+    wrong += [] if words and words[0] else [Refusal("no-command", "there is no command to run", _USAGE)]
+    wrong += [] if cwd is None or cwd.startswith("/") else [Refusal("bad-cwd", f"--cwd {cwd!r} is not absolute")]
+    if wrong:
+        raise Refused(wrong)
+    found = named.running(run)
+    from launcher.run import entry  # plan and receipt, which a wrong command line does not pay for
+
+    known = entry.card(found)
+    variables, notes, refusals = environment.decide(home=known.home, asked=asked.env, files=(), host=False)
+    if refusals:
+        raise Refused(refusals)
+    for note in notes:
+        output.say(f"NOTE {note}")
+    return entry.enter(found, known, asked, env=variables, podman=find_podman())
