@@ -6,7 +6,7 @@ Both are judged by identity against the write roots that were asked for, before 
 import os
 
 from launcher.fs import protect
-from launcher.fs.paths import FLAG, WRITE, ancestors, below
+from launcher.fs.paths import FLAG, WRITE, ancestors, below, state_home
 from launcher.fs.policy import Filesystem
 from launcher.request import Request
 from oci.refusal import Refusal
@@ -18,7 +18,6 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
     data = os.environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
     cache = os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
     config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    state = os.environ.get("XDG_STATE_HOME") or f"{home}/.local/state"
     places = {f"/run/user/{os.getuid()}", os.environ.get("XDG_RUNTIME_DIR") or "/run/user"}
     return (
         (home, "your HOME", False),
@@ -28,7 +27,7 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
         ("/var/lib/containers", "podman's storage", True),
         (f"{cache}/card-run", "card-run's own runtime", True),
         (f"{data}/card-run", "the registered hooks", True),
-        (f"{state}/card-run", "the receipts of ended runs", True),
+        (f"{state_home()}/card-run", "the receipts of ended runs", True),
         (f"{config}/containers", "podman's configuration", True),
         (f"{config}/card-run", "card-run's configuration", True),
         (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "card-run's own code", False),
@@ -41,7 +40,7 @@ _STATE = ("card-run", "card-run-pool", "containers", "crun", "libpod")
 
 def grant_keys(roots: Filesystem) -> list[Refusal]:
     """Refuse a root, to read even, that holds the keys of this user's grants: a worker could open itself anything."""
-    keys = f"{os.environ.get('XDG_STATE_HOME') or os.path.expanduser('~/.local/state')}/card-run/grants"
+    keys = f"{state_home()}/card-run/grants"
     if not roots.roots or not os.path.isdir(keys):
         return []
     found, holders = os.stat(keys), set(ancestors(keys))

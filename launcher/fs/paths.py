@@ -26,6 +26,12 @@ class Root(Value):
     inode: int
 
 
+def state_home() -> str:
+    """Return the directory that a user's programs keep their state in (XDG base directory specification)."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return state if state.startswith("/") else os.path.expanduser("~/.local/state")
+
+
 def below(path: str, top: str) -> bool:
     """Return whether a resolved path lies below another, itself excluded."""
     return path.startswith(top + "/")

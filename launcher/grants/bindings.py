@@ -13,6 +13,12 @@ from launcher.value import Value
 from oci.refusal import Refusal, Refused
 
 _ROUTE, _START = "card-run/route", "card-run/start"
+# Bound by a field of their own; where the rest came from; how a run is told and watched, not what it does.
+_NOT_OF_THE_START = frozenset({
+    "command", "run", "executor", "cwd", "profile", "egress", "resolver", "net", "dns",
+    "grant", "opened", "merged", "card_name",
+    "resolve_timeout", "json", "events", "lifeline", "plan", "quiet", "detach", "interactive", "tty",
+})  # fmt: skip
 
 
 class Binding(Value):
@@ -51,17 +57,17 @@ def command_digest(command: tuple[str, ...]) -> str:
 
 
 def start_digest(request: Request) -> str:
-    """Return the digest of a start: the command word by word, and what decides what it does.
+    """Return the digest of a start: the command word by word, and every option but those that say nothing of it.
 
-    That is the image, the user, which variables it is given (not their values, which may be secrets), what is kept from
-    or left to it in its roots, and what is passed on to podman.
+    Of variables the names are in it and not the values, which may be secrets.
     """
     items = [("domain", _START), ("command", command_digest(request.command))]
-    items += [("image", request.image), ("user", request.user), ("keep", request.keep or "")]
-    items += [("env", item.partition("=")[0]) for item in request.env]
-    items += [("env_host", str(request.env_host)), *(("env_file", path) for path in request.env_file)]
-    items += [("protect", path) for path in request.protect]
-    items += [("git_writable", str(request.git_writable)), *(("podman_arg", word) for word in request.podman_arg)]
+    for name, value in request.as_dict().items():
+        if name in _NOT_OF_THE_START:
+            continue
+        values: list[object] = [*value] if isinstance(value, tuple) else [value]
+        words = [str(one) for one in values]
+        items += [(name, word.partition("=")[0] if name == "env" else word) for word in words]
     return sha256(pack(items))
 
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 import stat
 
+from launcher.fs.paths import state_home
 from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
@@ -20,11 +21,8 @@ _LIMIT = 1 << 20
 
 
 def directory() -> str:
-    """Return where the state is kept, whether it is there or not (XDG base directory specification)."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if not state.startswith("/"):
-        state = os.path.expanduser("~/.local/state")
-    return f"{state}/card-run/grants"
+    """Return where the state is kept, whether it is there or not."""
+    return f"{state_home()}/card-run/grants"
 
 
 class State:

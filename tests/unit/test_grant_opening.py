@@ -11,7 +11,7 @@ from launcher.access.ceiling import Ceiling
 from launcher.access.profile import Profile
 from launcher.bench import Bench, CeilingFile
 from launcher.fs.paths import READ, WRITE
-from launcher.grants import approval, classes, opening, words
+from launcher.grants import approval, bindings, classes, opening, words
 from launcher.launch import Launch
 from launcher.reach import Opened
 from launcher.request import Request
@@ -144,8 +144,10 @@ def test_a_listed_path_that_is_gated(place: Path) -> None:
         ({"net": "slirp"}, "route-mismatch"),
         ({"dns": "none"}, "route-mismatch"),
         ({"egress": "other"}, "route-mismatch"),
-        ({"limits": "best-effort"}, ""),
-        ({"timeout": "60"}, ""),
+        ({"limits": "best-effort"}, "wrong-command"),
+        ({"allow_host": ("api.example.com",)}, "wrong-command"),
+        ({"tty": True, "interactive": True, "quiet": True, "json": "receipt"}, ""),
+        ({"timeout": "60"}, "wrong-command"),
         ({"image": "localhost/other:latest"}, "wrong-command"),
         ({"user": "root"}, "wrong-command"),
         ({"env": ("PATH=/x",)}, "wrong-command"),
@@ -229,6 +231,19 @@ def test_several_grants_of_one_run(place: Path) -> None:
     assert opened
     opening.use(opened.grants)
     assert refused(request.replace(grant=(file, host))) == ["replay", "replay"]
+
+
+def test_every_option_is_of_the_start_unless_it_says_nothing_of_it() -> None:
+    """An option that is added to card-run is bound by every grant, until somebody says that it need not be."""
+    plain = Request(command=("x",))
+    others: dict[type, Any] = {str: "x", type(None): "x", tuple: ("y",), bool: True, float: 1.0}
+    digest = bindings.start_digest(plain)
+    changed = [plain.replace(**{name: others[type(value)]}) for name, value in plain.as_dict().items()]
+    same = {name for name, one in zip(plain.as_dict(), changed, strict=True) if bindings.start_digest(one) == digest}
+    told = {"resolve_timeout", "json", "events", "lifeline", "plan", "quiet", "detach", "interactive", "tty"}
+    elsewhere = {"run", "executor", "cwd", "profile", "egress", "resolver", "net", "dns"}
+    assert same == told | elsewhere | {"grant", "opened", "merged", "card_name"}
+    assert bindings.start_digest(plain.replace(env=("A=1",))) == bindings.start_digest(plain.replace(env=("A=2",)))
 
 
 def test_opened_without_a_token_is_nothing(place: Path) -> None:
