@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import sys
+import threading
 
 from launcher.life import identity, kept
 
@@ -32,7 +33,8 @@ def start(own: str) -> None:
     words = [sys.executable, "-I", "-S", "-c", _PROGRAM, root]
     silent = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
     with contextlib.suppress(OSError):
-        os.posix_spawn(words[0], words, os.environ, file_actions=silent, setsid=True, setsigmask=())
+        pid = os.posix_spawn(words[0], words, os.environ, file_actions=silent, setsid=True, setsigmask=())
+        threading.Thread(target=os.waitpid, args=(pid, 0), daemon=True).start()
 
 
 def clean() -> None:

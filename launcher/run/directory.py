@@ -65,10 +65,13 @@ class RunDirectory:
         return f"{self.path}/{name}"
 
     def write(self, name: str, data: bytes) -> None:
-        """Write one file, whole; the directory's mode keeps it ours."""
-        fd = os.open(self / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
+        """Write one file; the directory's mode keeps it ours. Raises Refused when it cannot be written whole."""
+        try:
+            fd = os.open(self / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise _unwritable(self / name, error) from None
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, or None when it was never written."""
@@ -126,7 +129,10 @@ def _try_each(call: "Callable[[str], None]", paths: list[str]) -> list[str]:
 def create(run: str) -> RunDirectory:
     """Make the directory of a new run and take its lock; raises Refused when a run of that name lives."""
     top = parent()
-    os.makedirs(top, mode=0o700, exist_ok=True)
+    try:
+        os.makedirs(top, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(top, error) from None
     if not _ours(top):
         raise Refused([Refusal("runtime-directory-not-ours", f"{top} is not a directory that is yours alone")])
     path = f"{top}/{run}"
@@ -135,12 +141,23 @@ def create(run: str) -> RunDirectory:
     except FileExistsError:
         hint = "wait for it, choose another --run, or run `card gc` when its card-run is gone"
         raise Refused([Refusal("run-exists", f"a run called {run} exists", hint)]) from None
+    except OSError as error:
+        raise _unwritable(path, error) from None
     held = os.open(path, _DIRECTORY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    os.mkdir(f"{path}/{STAGE2_DIRECTORY}", 0o755)
-    lock = os.open(f"{path}/plan.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.mkdir(f"{path}/{STAGE2_DIRECTORY}", 0o755)
+        lock = os.open(f"{path}/plan.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        RunDirectory(path, held=held).remove()
+        raise _unwritable(path, error) from None
     fcntl.flock(lock, fcntl.LOCK_EX)
     return RunDirectory(path, held=held, lock=lock)
+
+
+def _unwritable(path: str, error: OSError) -> Refused:
+    text = f"{path} cannot be written: {os.strerror(error.errno or 0)}"
+    return Refused([Refusal("run-directory", text, "make room there, or set XDG_RUNTIME_DIR")])
 
 
 _GLANCES = 5

@@ -1,0 +1,211 @@
+"""A card in the middle of its life: its processes by what they are, and everything that it could leave behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.bench.cards import run
+
+RUNTIME = Path(os.environ.get("XDG_RUNTIME_DIR", "/run"))
+RUNS = RUNTIME / "card-run"
+STATE = Path.home() / ".local/state/card-run"
+STORAGE = Path.home() / ".local/share/containers/storage"
+
+
+def until(holds: Callable[[], object], *, seconds: float = 30) -> float:
+    """Wait until something of another process holds, which gives no sign; return the seconds it took."""
+    start = time.monotonic()
+    while not holds():
+        assert time.monotonic() < start + seconds
+        time.sleep(0.005)
+    return time.monotonic() - start
+
+
+def arguments(pid: int) -> list[str]:
+    """Return the command line of a process, empty when it is gone or a zombie."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def name_of(pid: int) -> str:
+    """Return what a process calls itself, empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def processes() -> list[int]:
+    """Return every process that is not a zombie."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and arguments(int(entry.name))]
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process."""
+    with contextlib.suppress(OSError):
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def below(pid: int) -> list[int]:
+    """Return all that a process is an ancestor of."""
+    found: list[int] = []
+    for child in children(pid):
+        found += [child, *below(child)]
+    return found
+
+
+class Live:
+    """A card-run that was started, and where its processes are found. Every lookup is made anew."""
+
+    def __init__(self, process: "subprocess.Popen[str]", run_id: str) -> None:
+        self.process = process
+        self.run = run_id
+        self.path = RUNS / run_id
+
+    def find(self, what: str) -> list[int]:
+        """Return the processes of a kind: launcher, leash, podman, conmon, init, worker, pasta, hook."""
+        return {
+            "launcher": lambda: [self.process.pid],
+            "leash": lambda: [pid for pid in children(self.process.pid) if name_of(pid).startswith("card-")],
+            "podman": lambda: [pid for pid in below(self.process.pid) if "run" in arguments(pid)[3:9]],
+            "conmon": self._conmon,
+            "init": lambda: [pid for one in self._conmon() for pid in children(one) if name_of(pid) == "podman-init"],
+            "worker": lambda: [pid for one in self.find("init") for pid in children(one)],
+            "pasta": self._pasta,
+            "hook": lambda: [pid for pid in processes() if "hooks/__main__" in " ".join(arguments(pid))],
+        }[what]()
+
+    def _conmon(self) -> list[int]:
+        return [pid for pid in processes() if name_of(pid) == "conmon" and f"card-{self.run}" in arguments(pid)]
+
+    def _pasta(self) -> list[int]:
+        mine = {os.readlink(f"/proc/{pid}/ns/net") for pid in self.find("init")}
+        found: list[int] = []
+        for pid in processes():
+            if name_of(pid).startswith(("pasta", "slirp4netns")):
+                words = " ".join(arguments(pid))
+                with contextlib.suppress(OSError):
+                    paths = [word for word in words.split() if word.startswith("/proc/") and "/ns/net" in word]
+                    paths += [word for word in words.split() if "/netns/" in word]
+                    inodes = {f"net:[{os.stat(path).st_ino}]" for path in paths}
+                    found += [pid] if inodes & mine or not paths else []
+        return found
+
+    def signal(self, what: str, *numbers: int) -> bool:
+        """Send signals to every process of a kind; after SIGSTOP it is waited for. Return whether there was one."""
+        found = self.find(what)
+        for number in numbers:
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+                    until(lambda pid=pid: stopped(pid)) if number == signal.SIGSTOP else None
+        return bool(found)
+
+    def kill_all(self, *kinds: str) -> None:
+        """Kill processes so that none sees another go: all are stopped first."""
+        found = [pid for kind in kinds for pid in self.find(kind)]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+                    until(lambda pid=pid: stopped(pid)) if number == signal.SIGSTOP else None
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for card-run; return its status, and what it and the worker said."""
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+
+def stopped(pid: int) -> bool:
+    """Return whether a process is stopped, or gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TtZX"
+    except OSError:
+        return True
+
+
+def begin(run_id: str, *options: str, worker: list[str]) -> Live:
+    """Start a card."""
+    words = ["card-run", f"--run={run_id}", *options, "--", *worker]
+    pipe = subprocess.PIPE
+    return Live(
+        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, start_new_session=True),
+        run_id,
+    )
+
+
+def _tree(top: Path) -> Iterator[str]:
+    for folder, directories, files in os.walk(top):
+        yield from (f"{folder}/{name}" for name in (*directories, *files))
+
+
+# What podman and crun keep and change as they like: databases, locks, logs of events, caches.
+_PODMANS = (
+    "db.sql",
+    "events",
+    "pause.pid",
+    ".lock",
+    "alive",
+    "-containers.json",
+    "/containers.json",
+    "/.cache",
+    "-root",
+)
+
+
+def inventory() -> dict[str, Any]:
+    """Return all that a card could leave: processes, mounts, namespaces, tables, containers, layers, files."""
+    mountinfo = run(["podman", "unshare", "cat", "/proc/self/mountinfo"]).out + Path("/proc/self/mountinfo").read_text()
+    points = [line.split(" ")[4] for line in mountinfo.splitlines()]
+    listed = run(["podman", "ps", "--all", "--external", "--format={{.ID}} {{.Names}} {{.Status}}"]).out
+    tables = run(["podman", "unshare", "/usr/sbin/nft", "list", "tables"]).out
+    mine = {os.getpid(), *below(os.getpid())}
+    others = [pid for pid in processes() if pid not in mine]
+    places = [RUNS, RUNTIME / "crun", RUNTIME / "libpod", RUNTIME / "netns", STORAGE / "overlay-containers"]
+    files = [path for place in places for path in _tree(place) if not any(word in path for word in _PODMANS)]
+    return {
+        "processes": Counter(name_of(pid) for pid in others),
+        # Podman binds these on themselves when it first needs to, for as long as its pause process lives.
+        "mounts": Counter(point for point in points if point not in {f"{STORAGE}/overlay", f"{RUNTIME}/netns"}),
+        "namespaces": len({_namespace(pid) for pid in others} - {_namespace(os.getpid()), ""}),
+        "tables": tables,
+        "containers": listed,
+        "layers": sorted(path.name for path in (STORAGE / "overlay").iterdir() if len(path.name) == 64),
+        "files": sorted(files),
+    }
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return ""
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return what is not as it was."""
+    return {key: _difference(before[key], after[key]) for key in before if before[key] != after[key]}
+
+
+def _difference(before: Any, after: Any) -> Any:
+    if not isinstance(before, Counter | list):
+        return before, after
+    was, now = Counter(before), Counter(after)
+    return {"gone": sorted((was - now).elements()), "new": sorted((now - was).elements())}
+
+
+def settled(before: dict[str, Any], *, seconds: float = 5) -> dict[str, Any]:
+    """Return what is still different once podman's own leftovers have had their time to end; empty when nothing is."""
+    end = time.monotonic() + seconds
+    while (found := differences(before, inventory())) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
