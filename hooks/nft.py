@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
+    from hooks.libnft import Context
+
 PROGRAMS = ("/usr/sbin/nft", "/sbin/nft")
 _SIGKILL = 9
 _ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
@@ -86,14 +88,14 @@ class Nft:
                 os.close(fd)
 
 
-def load(text: str, process: "Nft | None" = None) -> None:
+def load(text: str, process: "Nft | Context | None" = None) -> None:
     """Apply the text as one transaction; raises Refused (`nft-load`) with nft's own message, and nothing is applied."""
     status, _, errors = (process or Nft()).tell(text)
     if status != 0:
         raise Refused([Refusal("nft-load", f"nft refused the table: {_first_line(errors)}")])
 
 
-def list_table(family: str, table: str, process: "Nft | None" = None) -> str:
+def list_table(family: str, table: str, process: "Nft | Context | None" = None) -> str:
     """Return the table as the kernel holds it; raises Refused (`nft-list`) when it cannot be listed or is not there."""
     status, listing, errors = (process or Nft()).tell(f"list table {family} {table}\n")
     if status != 0:

@@ -13,6 +13,12 @@ from hooks.egress import NETNS, Egress
 from oci import records, state, strictjson
 from oci.refusal import Refusal, Refused
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hooks.libnft import Context
+
+    Told = nft.Nft | Context
+
 
 class Clock:
     """Milliseconds per phase."""
@@ -89,7 +95,7 @@ def _build(container: state.State, directory: rundir.RunDirectory, clock: Clock)
 
 
 def wall(  # noqa: PLR0913 - what it takes to load a table and read it back
-    text: str, egress: Egress, loader: nft.Nft, lister: nft.Nft, clock: Clock, *, first: str = ""
+    text: str, egress: Egress, loader: "Told", lister: "Told", clock: Clock, *, first: str = ""
 ) -> audit.Facts:
     """Load the table, after the commands in `first`, as one transaction; return the facts of what the kernel holds."""
     if egress.selector.kind != NETNS:

@@ -1,6 +1,6 @@
 """The swap: a warm card's table that denies all becomes the table of the run that takes the card.
 
-Done by a process that stands in the card's network namespace, with both nft processes started ahead. The rule is the
+Done by a process that stands in the card's network namespace, with the library's contexts made ahead. The rule is the
 prestart hook's, whose code it is: nothing is loaded that was not audited, nothing is vouched for that was not read back
 from the kernel, and the proof is written last, once. The old table goes in the very transaction that brings the new one
 (nft(8)), so no packet meets none; its counters go with it.
@@ -8,16 +8,17 @@ from the kernel, and the proof is written last, once. The old table goes in the 
 
 import os
 
-from hooks import netns, nft, plan, prestart, rundir
+from hooks import netns, plan, prestart, rundir
 from oci import state
 from oci.refusal import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hooks.egress import Egress
+    from hooks.libnft import Context
 
 
-def run(container: state.State, namespace: int, loader: nft.Nft, lister: nft.Nft) -> None:
+def run(container: state.State, namespace: int, loader: "Context", lister: "Context") -> None:
     """Swap the table by the plan that now lies in the run directory; hook.json and the second proof then say so.
 
     `namespace` is an open descriptor of the network namespace that this process is in. Raises Refused or OSError; there
@@ -38,7 +39,7 @@ def _run(
     container: state.State,
     namespace: int,
     directory: rundir.RunDirectory,
-    processes: "tuple[nft.Nft, nft.Nft]",
+    contexts: "tuple[Context, Context]",
     clock: prestart.Clock,
 ) -> None:
     card = rundir.open_card(directory)
@@ -46,7 +47,7 @@ def _run(
     wanted = plan.parse(rundir.read(directory, rundir.PLAN), container)
     text = rundir.read(directory, rundir.TABLE).decode("utf-8", "surrogateescape")
     clock.phase("plan")
-    facts = prestart.wall(text, wanted.egress, *processes, clock, first=_replacing(wanted.egress))
+    facts = prestart.wall(text, wanted.egress, *contexts, clock, first=_replacing(wanted.egress))
     more: "dict[str, object]" = {"netns": netns.inode(namespace), "digest": wanted.digest}
     more |= {"container": container.id, "pid": container.pid}
     prestart.report(directory, clock, facts=facts.to_json() | more)

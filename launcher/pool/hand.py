@@ -1,4 +1,4 @@
-"""The hand: a process of a warm card that stands in the card's network namespace, with nft already started.
+"""The hand: a process of a warm card that stands in the card's network namespace, with nft's library at hand.
 
 Forked by the attendant while that has one thread, because a process with threads can enter no user namespace
 (setns(2)), and because the attendant itself must stay in the bench's network, where names are resolved. Its orders are
@@ -10,7 +10,7 @@ import _socket
 import os
 from typing import Any, NoReturn
 
-from hooks import ledger, netns, nft, rundir, swap
+from hooks import ledger, libnft, netns, nft, rundir, swap
 from hooks.egress import TABLE_PREFIX
 from launcher.pool import wire
 from oci import annotations
@@ -45,7 +45,7 @@ class Hand:
         self._order("swap")
 
     def ledger(self) -> dict[str, Any]:
-        """Return the table's ledger as it stands."""
+        """Return the table's ledger as it stands. Once."""
         found: dict[str, Any] = self._order("ledger")["ledger"]
         return found
 
@@ -69,14 +69,15 @@ class Hand:
 
 
 class _Place:
-    """Where the hand stands: the container as its hook saw it, the namespace, and two nft processes that wait."""
+    """Where the hand stands: the container as its hook saw it, the namespace, and nft contexts made there."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.state = State(
             id=order["container"], pid=order["pid"], bundle="/", status="running", annotations=order["annotations"]
         )
         self.namespace = _enter(self.state.pid, order["netns"])
-        self.loader, self.lister = nft.Nft(), nft.Nft()
+        library = libnft.Library()
+        self.loader, self.lister, self.reader = (library.context() for _ in range(3))
 
 
 def _serve(source: "_socket.socket") -> NoReturn:
@@ -98,7 +99,7 @@ def _serve(source: "_socket.socket") -> NoReturn:
                 answer = {"refusals": wire.refusals(Refused([Refusal("hand-failed", str(error))]))}
             wire.send(connection, wire.dump(answer))
     finally:
-        os._exit(0)  # nft, whose input ends with us, has then been told nothing
+        os._exit(0)
 
 
 def _do(order: str, place: "_Place | None") -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _do(order: str, place: "_Place | None") -> dict[str, Any]:
     if order != "ledger":
         return {}
     directory = rundir.find(place.state)
-    listing = nft.list_table("inet", TABLE_PREFIX + directory.run)
+    listing = nft.list_table("inet", TABLE_PREFIX + directory.run, place.reader)
     return {"ledger": ledger.parse(listing, self_tests=rundir.self_tests(directory.fd)).to_json()}
 
 
