@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     parsing.add_argument("--fresh", action="store_true", help="with an empty podman storage, beside other runs")
     parsing.add_argument("--images", choices=("tools",), help="with the image of users' tools too, which is large")
     suites = tuple(rootfs.SUITES)
-    parsing.add_argument("--suite", choices=suites, default=rootfs.DEFAULT_SUITE, help="the Debian release to be")
+    parsing.add_argument("--release", choices=suites, default=rootfs.DEFAULT_SUITE, help="the Debian release to be")
     parsing.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="what to run; default: a shell")
     return parsing
 
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
 def _run(options: argparse.Namespace) -> int:
     """Build, take the storage, enter."""
     _check_readable()
-    root = _build_both(rootfs.SUITES[options.suite])
+    root = _build_both(rootfs.SUITES[options.release])
     library = lib.ensure(root)
     command: list[str] = options.command
     if command[:1] == ["--"]:
@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
     made = parts.ensure(root, description)
     stores = [images.ensure(root, library)]
     stores += [images.ensure(root, library, images.TOOLS)] if options.images == "tools" else []
-    storage, scratch = _storage(options.suite, fresh=options.fresh)
+    storage, scratch = _storage(options.release, fresh=options.fresh)
     entry = view.Entry(
         argv=tuple(command) or ("bash",),
         as_root=options.root,

@@ -195,17 +195,10 @@ class Session:
         if self._podman.gave_up:
             text = "podman did not start the card in time, and was ended"
             return Refused([Refusal("start-timeout", text, "an image with odd files in /etc can hang podman")])
-        said = self._podman.said().splitlines()
-        last = said[-1].removeprefix("Error: ") if said else f"exit status {status}, and no word why"
         from launcher.run import why  # a start that failed
 
-        told = why.refusals(self._run, self._podman.said())
-        if told:
-            return Refused(told)
-        if "image not known" in last:
-            hint = f"podman pull {self._launch.image}, or build it"
-            return Refused([Refusal("image-missing", last, hint)])
-        return Refused([Refusal("podman-failed", f"podman said: {last}")])
+        said = self._podman.said() or f"exit status {status}, and no word why"
+        return Refused(why.refusals(self._run, said) or [why.of_podman(self._launch.image, said)])
 
     def _abandon(self) -> None:
         """End a card whose worker was not released: stage 2 sees the channel close, and podman cleans up."""

@@ -27,6 +27,17 @@ def refusals(run: RunDirectory, podman: str) -> list[Refusal]:
     return [_seen(run, said, " ".join(podman.removeprefix("Error: ").split()))] if "hook" in podman else []
 
 
+def of_podman(image: str, said: str) -> Refusal:
+    """Return the refusal that podman's own last word comes to."""
+    last = said.splitlines()[-1].removeprefix("Error: ")
+    if "image not known" in last:
+        return Refusal("image-missing", last, f"podman pull {image}, or build it")
+    if "invalid option for network pasta" in last:
+        text = "this podman has no pasta: it is older than 4.4"
+        return Refusal("no-pasta", text, "--net slirp, for this card or in your defaults")
+    return Refusal("podman-failed", f"podman said: {last}")
+
+
 def _seen(run: RunDirectory, said: list[str], podman: str) -> Refusal:
     """Return the reason for a hook that gave none: what else was said, and what can be seen from here."""
     if _is_full(run.path):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,12 @@ def run(argv: list[str], **options: Any) -> Run:
     return Run(status=done.returncode, out=done.stdout, err=done.stderr)
 
 
+@cache
+def is_old() -> bool:
+    """Return whether this bench's podman is older than pasta, as Debian 12's is."""
+    return run(["podman", "--version"]).out.split()[2].startswith("4.")
+
+
 def card(*words: str, receipt: Path | None = None, **options: Any) -> Run:
     """Run `card-run` with the words given, and read its receipt if one is asked for."""
     extra = [f"--json={receipt}"] if receipt else []
@@ -44,8 +51,9 @@ def card(*words: str, receipt: Path | None = None, **options: Any) -> Run:
     return Run(status=done.status, out=done.out, err=done.err, receipt=content)
 
 
-def plain(*words: str, image: str = IMAGE, network: str = "pasta", userns: str = "keep-id") -> Run:
+def plain(*words: str, image: str = IMAGE, network: str = "", userns: str = "keep-id") -> Run:
     """Run the control: a plain podman container, with no wall of ours."""
+    network = network or ("slirp4netns" if is_old() else "pasta")
     user = ["--userns", userns] if os.getuid() else []
     return run(["podman", "run", "--rm", "--pull=never", *user, f"--network={network}", image, *words])
 

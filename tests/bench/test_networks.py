@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.bench.cards import attempts_in_card, card
+from tests.bench.cards import attempts_in_card, card, is_old
 from tests.bench.test_walls import question
 
-DNS = {"pasta": "169.254.1.1", "slirp": "10.0.2.3", "bridge": "169.254.1.1"}
+# Debian 12's podman has no pasta, and the bench's has not what its bridge needs.
+DNS = {"slirp": "10.0.2.3"} if is_old() else {"pasta": "169.254.1.1", "slirp": "10.0.2.3", "bridge": "169.254.1.1"}
 
 
 @pytest.mark.parametrize("net", DNS)
@@ -43,3 +44,14 @@ def test_clone(net: str) -> None:
     done = card("--net", net, "--", "git", "clone", "-q", "https://github.com/octo/hello", "/tmp/hello")
     assert done.status == 0, done.err
     assert f"net={net} level=full" in done.err
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_podman_without_pasta() -> None:
+    """The default network is the bench's own to have: a podman that has no pasta is told so, with what to do."""
+    done = card("--net", "pasta", "--", "echo", "ran")
+    if not is_old():
+        assert (done.status, done.out) == (0, "ran\n"), done.err
+        return
+    assert (done.status, done.reasons, done.out) == (125, ["no-pasta"], "")
+    assert "--net slirp" in done.err

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import Run, card
+from tests.bench.cards import Run, card, is_old
 
 WORKER = ["--", "sh", "-c", "echo ran; touch /tmp/ran"]
 STAND_IN = """\
@@ -126,7 +126,10 @@ def test_an_option_that_something_adds(option: str, tmp_path: Path) -> None:
 
 
 def test_users_containers_conf_changes_nothing(tmp_path: Path) -> None:
-    """A containers.conf that would open every wall is overruled, and the card runs as if it were not there."""
+    """A containers.conf that would open every wall is overruled, and the card runs as if it were not there.
+
+    Debian 12's podman has nothing that is laid over it: there the audit of the bundle refuses.
+    """
     conf = tmp_path / "containers.conf"
     conf.write_text(
         "[containers]\n"
@@ -140,6 +143,9 @@ def test_users_containers_conf_changes_nothing(tmp_path: Path) -> None:
         *("--", "sh", "-c", "env; ls /bench; ls /dev; readlink /proc/1/ns/pid"),
         env={**os.environ, "CONTAINERS_CONF": str(conf), "SECRET": "x"},
     )
+    if is_old():
+        assert (done.status, set(done.reasons), done.out) == (125, {"bundle-differs"}, "")
+        return
     assert "SANDBOX OK" in done.err
     assert "LEAK" not in done.out
     assert "SECRET" not in done.out

@@ -28,7 +28,7 @@ def test_ok_line_is_measured(tmp_path: Path) -> None:
     abi = int(inside["abi"])
     assert f" run=measured backend=landlock abi={abi} " in line
     assert f" seccomp={inside['seccomp']} egress=nova_egress_measured allow={facts['allow']} " in line
-    assert " names=3 net=pasta level=full" in line
+    assert f" names=3 net={done.receipt['net']} level=full" in line
     assert facts["allow"] == sum(len(pin["addresses"]) for pin in done.receipt["pins"].values())
     assert int(inside["seccomp"]) > 0
 

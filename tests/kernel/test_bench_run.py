@@ -278,7 +278,7 @@ def test_older_suite() -> None:
     """The bench can be Debian 12, whose podman 4.3 runs a container of the card image with slirp4netns."""
     image = "localhost/card-run/card:latest"
     script = f"podman --version && podman run --rm --pull=never --userns=keep-id {image} curl -sS https://github.com/"
-    done = bench("sh", "-c", script, options=("--fresh", "--suite", "bookworm"))
+    done = bench("sh", "-c", script, options=("--fresh", "--release", "bookworm"))
     assert done.stdout == b"podman version 4.3.1\nhello from github.com\n"
 
 
