@@ -58,6 +58,7 @@ def complete(
         "nonce": nonce,
         "egress": egress.to_json(),
         "bundle": bundle,
+        "start": launch.bounds.profile.command if launch.bounds else "allow",
         # For `card exec`: what it starts has the worker's own, and must be held to them.
         "home": dict(launch.env)["HOME"],
         "limits": launch.limits.expected(),

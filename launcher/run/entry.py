@@ -24,11 +24,12 @@ from oci.refusal import Refusal, Refused
 
 
 class Card(Value):
-    """What a run's plan says: its digest and nonce, how stage 2 is started, HOME, and the limits to be read back."""
+    """What a run's plan says: digest, nonce, how stage 2 is started, whether commands `start`, HOME, the limits."""
 
     digest: str
     nonce: str
     argv: tuple[str, ...]
+    start: str
     home: str
     limits: dict[str, str]
 
@@ -43,7 +44,8 @@ def card(run: Run) -> Card:
         raise Refused([Refusal("run-ended", f"{run.run} has just ended")]) from None
     # Behind podman's init and its `--`.
     argv = tuple(plan["bundle"]["args"][2:])
-    return Card(digest=sha256(data), nonce=plan["nonce"], argv=argv, home=plan["home"], limits=plan["limits"])
+    told = {name: plan[name] for name in ("nonce", "start", "home", "limits")}
+    return Card(digest=sha256(data), argv=argv, **told)
 
 
 def enter(run: Run, known: Card, asked: Request, *, env: tuple[tuple[str, str], ...], podman: str) -> int:

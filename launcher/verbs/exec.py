@@ -58,6 +58,9 @@ def _enter(run: str, asked: Request) -> int:
     from launcher.run import entry  # plan and receipt, which a wrong command line does not pay for
 
     known = entry.card(found)
+    if known.start != "allow":
+        text = f"{run}'s access profile gates commands, and its grant was for its own"
+        raise Refused([Refusal("required", text, "start a card with a grant for this command")])
     variables, notes, refusals = environment.decide(home=known.home, asked=asked.env, files=(), host=False)
     if refusals:
         raise Refused(refusals)
