@@ -156,7 +156,8 @@ def _kept(
         text = "--tmp-size cannot bound what --keep keeps on the bench's own file system"
         refusals.append(Refusal("keep-contradiction", text, "leave one of them out"))
     if held_to is not None and held_to.ceiling is not None:
-        from launcher.reach import CEILING, may_write
+        from launcher.reach import may_write
+        from launcher.roots import CEILING
 
         if not may_write(held_to.ceiling, request.keep):
             text = f"--keep {request.keep!r}: {CEILING} does not let cards write there"

@@ -5,17 +5,19 @@ write root of this card, so that no worker can put something else in the place o
 DIR lets each act on the next. Imported only for such a card.
 """
 
+import contextlib
 import os
 import stat
 
 from launcher.fs import policy
-from launcher.fs.paths import WRITE, ancestors
+from launcher.fs.paths import WRITE, ancestors, below
 from launcher.fs.policy import HOME, Filesystem
 from launcher.value import Value
 from oci.refusal import Refusal
 
 FLAG = "--keep"
 _TMP = "/tmp"  # noqa: S108 - the card's own
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PLACES = ((HOME, "home"), (_TMP, "tmp"))
 _HINT = "make a directory for it that is yours alone: mkdir -m 700 DIR"
 
@@ -55,7 +57,39 @@ def decide(
         elif os.path.lexists(source):
             seen = os.lstat(source)
             found.append(Kept(path=path, source=source, device=seen.st_dev, inode=seen.st_ino))
+            if not look_only:
+                refusals += _mount_points(path, source, roots)
     return tuple(found), refusals
+
+
+def _mount_points(place: str, source: str, roots: Filesystem) -> list[Refusal]:
+    """Make what this card's roots below `place` are mounted on; crun would make it as a user that we cannot remove."""
+    refusals: list[Refusal] = []
+    for root in roots.roots:
+        if not below(root.path, place):
+            continue
+        try:
+            _make(source, root.path[len(place) + 1 :].split("/"), directory=root.directory)
+        except OSError as error:
+            text = f"{FLAG}: {root.path} cannot be mounted over what is in {source}: {os.strerror(error.errno or 0)}"
+            refusals.append(Refusal("keep-in-the-way", text, "an earlier worker may have put it there: remove it"))
+    return refusals
+
+
+def _make(source: str, names: list[str], *, directory: bool) -> None:
+    """Make a path below `source`, part by part, following no link that a worker may have left there."""
+    fd = os.open(source, _DIRECTORY)
+    try:
+        for name in names if directory else names[:-1]:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=fd)
+            deeper = os.open(name, _DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = deeper
+        if not directory:
+            os.close(os.open(names[-1], os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd))
+    finally:
+        os.close(fd)
 
 
 def _alone(path: str) -> bool:
