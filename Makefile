@@ -37,7 +37,7 @@ test-bench: setup
 	$(BENCH) --fresh --world v4only $(PYTEST_IN_BENCH) /src/tests/worlds/test_v4only.py
 	$(BENCH) --fresh --world dead-resolver $(PYTEST_IN_BENCH) /src/tests/worlds/test_dead_resolver.py
 	$(BENCH) --fresh --release bookworm $(PYTEST_IN_BENCH) $(OLD_TESTS)
-	$(BENCH) --fresh --root $(PYTEST_IN_BENCH) /src/tests/worlds/test_root.py $(NFT_TESTS)
+	$(BENCH) --fresh --root $(PYTEST_IN_BENCH) /src/tests/worlds/test_root.py /src/tests/worlds/test_full_disk.py $(NFT_TESTS)
 
 check: setup ## format, lint and types
 	.venv/bin/ruff format --check .

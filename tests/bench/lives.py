@@ -73,7 +73,7 @@ class Live:
 
     def find(self, what: str) -> list[int]:
         """Return the processes of a kind: launcher, leash, podman, conmon, init, worker, pasta, hook."""
-        return {
+        kinds: dict[str, Callable[[], list[int]]] = {
             "launcher": lambda: [self.process.pid],
             "leash": lambda: [pid for pid in children(self.process.pid) if name_of(pid).startswith("card-")],
             "podman": lambda: [pid for pid in below(self.process.pid) if "run" in arguments(pid)[3:9]],
@@ -82,7 +82,8 @@ class Live:
             "worker": lambda: [pid for one in self.find("init") for pid in children(one)],
             "pasta": self._pasta,
             "hook": lambda: [pid for pid in processes() if "hooks/__main__" in " ".join(arguments(pid))],
-        }[what]()
+        }
+        return kinds[what]()
 
     def _conmon(self) -> list[int]:
         return [pid for pid in processes() if name_of(pid) == "conmon" and f"card-{self.run}" in arguments(pid)]
@@ -104,25 +105,28 @@ class Live:
         """Send signals to every process of a kind; after SIGSTOP it is waited for. Return whether there was one."""
         found = self.find(what)
         for number in numbers:
-            for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-                    until(lambda pid=pid: stopped(pid)) if number == signal.SIGSTOP else None
+            send(found, number)
         return bool(found)
 
     def kill_all(self, *kinds: str) -> None:
         """Kill processes so that none sees another go: all are stopped first."""
         found = [pid for kind in kinds for pid in self.find(kind)]
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-                    until(lambda pid=pid: stopped(pid)) if number == signal.SIGSTOP else None
+            send(found, number)
 
     def end(self) -> tuple[int, str, str]:
         """Wait for card-run; return its status, and what it and the worker said."""
         out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
+
+
+def send(pids: list[int], number: int) -> None:
+    """Send a signal to processes, and after SIGSTOP wait until all are stopped; those that are gone are passed over."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+    if number == signal.SIGSTOP:
+        until(lambda: all(stopped(pid) for pid in pids))
 
 
 def stopped(pid: int) -> bool:
