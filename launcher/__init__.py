@@ -49,16 +49,18 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used (PEP 562)."""
-    for home, names in _HOMES.items():
-        if name in names:
-            import importlib
+if not TYPE_CHECKING:  # checkers have the imports above, and tell a name that is none
 
-            value: object = getattr(importlib.import_module(home), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used (PEP 562)."""
+        for home, names in _HOMES.items():
+            if name in names:
+                import importlib
+
+                value: object = getattr(importlib.import_module(home), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> "list[str]":

@@ -140,7 +140,7 @@ class Executor(ExecutorBase):
     """
 
     def prepare(self, argv: Sequence[str], **options: Unpack[CommandOptions]) -> Prepared:
-        """Return a command that can be looked at and started, once."""
+        """Return a command that can be looked at, granted something, and started."""
         return Prepared(*self._command(argv, options))
 
     async def run_command(

@@ -1,5 +1,6 @@
 """What an executor owns, and a set: cards, grants, directories; and in what order that ends. Shared by both callers."""
 
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -53,6 +54,11 @@ class Member:
         """Run a command to its end; raises Refused, CardLostError, ClosedError."""
         running = yield from self.start(command, grants, stdin=data is not None)
         return (yield from running.communicate(data or b""))
+
+    def warn(self) -> None:
+        """Ask all its cards to end, and wait for none."""
+        for running in self._running:
+            running.child.send_signal(signal.SIGTERM)
 
     def close(self) -> Steps[None]:
         """Take its grants back, end its cards, and remove its directory; harmless when said twice."""
@@ -129,8 +135,11 @@ class Members(Generic[E]):
             place, self._scratch = self._scratch, None
         if place is None:
             return
+        members = [member for member, _ in self._executors.values()]
         try:
-            for member, _ in tuple(self._executors.values()):
+            for member in members:
+                member.warn()
+            for member in members:
                 yield from member.close()
         finally:
             place.remove()

@@ -1,0 +1,74 @@
+"""The card that an executor writes for one command is read back as just that, and misuse is told at once."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher import Profile, Root, Settings
+from launcher.access.table import parse
+from launcher.cardfile import load
+from launcher.executor import card
+from launcher.executor.prepared import Command, Identity, merged
+from launcher.executor.settings import CommandOptions
+
+PROFILE = Profile(
+    workspace="/srv/work",
+    workspace_read="allow",
+    workspace_write="gated",
+    network="allow",
+    command="gated",
+    roots=(Root(path="/srv/a", read="allow"), Root(path="/srv/\u00fc 'b'", read="gated")),
+)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
+def test_any_value_of_a_variable_crosses_to_the_letter(value: str) -> None:
+    """Quotes, newlines, what TOML has escapes for, and what it has none for."""
+    table = tomllib.loads(card.text(PROFILE, Settings(), CommandOptions(env={"NAME": value})))
+    assert table["env"] == [f"NAME={value}"]
+
+
+def test_the_profile_is_read_back_as_it_was(tmp_path: Path) -> None:
+    """All of it, and card-run finds nothing wrong with the card."""
+    settings = Settings(hosts=("a.example",), model_host="m.example", memory="64m", cpus=1.5, nofile=64, env={"A": "1"})
+    options = CommandOptions(env={"A": "2"}, timeout=3.0, hosts=("b.example",))
+    path = tmp_path / "card.toml"
+    path.write_text(card.text(PROFILE, settings, options))
+    path.chmod(0o600)
+    source = load.card(str(path))
+    assert source.access is not None
+    assert parse(source.access, base="/") == PROFILE
+    assert source.values["allow_host"] == ("a.example", "b.example")
+    assert source.values["env"] == ("A=2",)
+    assert source.values["stop_timeout"] == "5"
+
+
+def command(argv: list[str] | str, **options: object) -> Command:
+    """Return a command of an executor that does not exist."""
+    identity = Identity(profile=PROFILE, settings=Settings(), keep="/nowhere", name="one")
+    return Command(identity, argv, merged(options))  # type: ignore[arg-type]  # some of what is tried is not one
+
+
+def test_a_command_is_not_one_string() -> None:
+    """It would be taken letter by letter."""
+    with pytest.raises(TypeError, match="list of words"):
+        command("ls -l")
+
+
+def test_an_option_that_is_none_is_told() -> None:
+    """Also where no type checker looked."""
+    with pytest.raises(TypeError, match="time_out"):
+        command(["true"], time_out=3)
+
+
+def test_what_a_command_would_be_held_to() -> None:
+    """The report and the needed guarantees are there before anything is started; the run id stays once it is known."""
+    one = command(["true"])
+    assert {row.feature: row.state for row in one.report()}["command"] == "enforced"
+    assert "write_boundary" in one.needed()
+    assert "resource_limits" not in one.needed()
+    assert one.run_id is None
+    assert one.fixed_run_id() == one.fixed_run_id() == one.run_id
