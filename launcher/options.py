@@ -204,6 +204,8 @@ def _embedded(line: Line) -> None:
 
     if "events" in line.values:
         events.listen(line.values["events"])
+    if line.values.get("detach"):
+        line.problems.append("--events and --lifeline are for a card that ends with its caller, not for -d")
     if "lifeline" in line.values:
         events.tie(line.values["lifeline"])
 
