@@ -11,7 +11,18 @@ NFT_TESTS := $(addprefix /src/tests/kernel/,test_audit_listing.py test_ledger_pa
 OLD_TESTS := $(addprefix /src/tests/bench/,test_denials.py test_files.py test_hooks.py test_networks.py test_prepared.py \
 	test_proof.py test_run.py)
 
-.PHONY: help setup test test-unit test-kernel test-bench check format demo bench bench-egress image man clean
+ROOT_TESTS := $(addprefix /src/tests/worlds/,test_root.py test_install.py)
+
+# For packagers: where to, and which interpreter is to run it. The one that installs needs the dependencies too.
+PREFIX ?= /usr/local
+DESTDIR ?=
+HOOKSDIR ?= /usr/share/containers/oci/hooks.d
+INSTALL_PYTHON ?= /usr/bin/python3
+INSTALLER = $(shell .venv/bin/python -c '' 2>/dev/null && echo .venv/bin/python || echo $(INSTALL_PYTHON))
+PACKAGING = $(INSTALLER) -B -m infra.packaging --prefix='$(PREFIX)' --destdir='$(DESTDIR)' --hooks-dir='$(HOOKSDIR)' \
+	--python='$(INSTALL_PYTHON)'
+
+.PHONY: help setup test test-unit test-kernel test-bench check format demo bench bench-egress image man install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,7 +41,7 @@ test-unit: setup
 test-kernel: setup
 	$(PYTHON) -m pytest tests/kernel
 
-test-bench: setup
+test-bench: setup man
 	$(BENCH) --fresh --images tools $(PYTEST_IN_BENCH) /src/tests/bench
 	$(BENCH) --fresh --world b0 $(PYTEST_IN_BENCH) /src/tests/bench/test_walls.py
 	$(BENCH) --fresh --world v6only $(PYTEST_IN_BENCH) /src/tests/worlds/test_v6only.py
@@ -69,6 +80,12 @@ build/man/%: launcher/%.md
 	@mkdir -p $(@D)
 	@command -v go-md2man >/dev/null || apt-get install -qq -y go-md2man
 	go-md2man -in $< -out $@
+
+install: man ## install for every user: PREFIX (/usr/local), DESTDIR, HOOKSDIR, INSTALL_PYTHON
+	$(PACKAGING) install
+
+uninstall: ## remove what make install installed, with the same PREFIX, DESTDIR and HOOKSDIR
+	$(PACKAGING) uninstall
 
 clean: ## remove what was built here
 	rm -rf .cache .venv build dist

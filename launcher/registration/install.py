@@ -88,7 +88,7 @@ def _untrusted(scope: Scope) -> list[Refusal]:
         return []
     owner = os.geteuid()
     places = [_there(path) for path in (scope.programs, *_paths(scope))]
-    found = [problem for path in (*places, program.python()) for problem in trust.problems(path, owner=owner)]
+    found = [problem for path in (*places, program.python(scope)) for problem in trust.problems(path, owner=owner)]
     hint = "what a hook runs must be changeable by you and root alone: chmod go-w, or another place"
     return [Refusal("registration-untrusted", problem, hint) for problem in dict.fromkeys(found)]
 
@@ -202,7 +202,7 @@ def _install(plan: Plan) -> None:
     first, *files = plan.changes
     if first.action == WRITE:
         change.put_tree(scope.real(plan.place), plan.program)
-        program.compile_all(scope.real(plan.place), final=plan.place)
+        program.compile_all(scope, plan.place)
     for one in files:
         if one.action == WRITE and one.data is not None:
             change.put(scope.real(one.path), one.data)

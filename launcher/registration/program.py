@@ -41,20 +41,17 @@ def digest(files: dict[str, bytes]) -> str:
     return total.hexdigest()[:_DIGEST_LENGTH]
 
 
-def python() -> str:
-    """Return the interpreter to register: the name that an upgrade keeps, where it is the one we run on."""
+def python(scope: Scope) -> str:
+    """Return the interpreter to register: the scope's, or the name that an upgrade keeps of the one we run on."""
+    if scope.python:
+        return scope.python
     own = runtime.base_python()
     return _SYSTEM_PYTHON if os.path.realpath(_SYSTEM_PYTHON) == own else own
 
 
-def argv(place: str) -> tuple[str, ...]:
-    """Return the words that start the program at `place`, the verb left out."""
-    return (python(), "-I", "-S", "-B", f"{place}/{ENTRY}")
-
-
 def pair(scope: Scope, files: dict[str, bytes]) -> tuple[HookFile, HookFile]:
     """Return the hooks.d files that register the program in a scope."""
-    words = argv(f"{scope.programs}/{digest(files)}")
+    words = (python(scope), "-I", "-S", "-B", f"{scope.programs}/{digest(files)}/{ENTRY}")
     return hooksd.pair(path=words[0], args=words)
 
 
@@ -82,9 +79,10 @@ def read(place: str, names: "dict[str, bytes]") -> dict[str, bytes]:
     return found
 
 
-def compile_all(place: str, *, final: str) -> None:
-    """Compile a copy by the interpreter that will run it; `final` is where it will lie. A failure costs speed only."""
-    words = [python(), "-I", "-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
-    done = subprocess.run([*words, "-s", place, "-p", final, place], capture_output=True, text=True, check=False)
+def compile_all(scope: Scope, place: str) -> None:
+    """Compile the copy that will lie at `place`, by the interpreter that will run it. A failure costs speed only."""
+    real = scope.real(place)
+    words = [python(scope), "-I", "-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+    done = subprocess.run([*words, "-s", real, "-p", place, real], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(f"NOTE the hooks are not compiled: {done.stderr.strip()[-200:]}\n")

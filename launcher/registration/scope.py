@@ -18,7 +18,10 @@ SYSTEM_PREFIX = "/usr/local"
 
 
 class Scope(Value):
-    """One registration's places, as they are once installed; `root` (DESTDIR) goes before each to write there."""
+    """One registration's places, as they are once installed; `root` (DESTDIR) goes before each to write there.
+
+    `python` is the interpreter that runs the hooks, this one's own when it is empty.
+    """
 
     name: str
     programs: str
@@ -26,6 +29,7 @@ class Scope(Value):
     drop_in: str | None
     state: str
     root: str = ""
+    python: str = ""
 
     def real(self, path: str) -> str:
         """Return where a place is written now."""
@@ -55,7 +59,7 @@ def _base(variable: str, home: str, below: str) -> str:
     return f"{os.path.normpath(home)}/{below}"
 
 
-def system(*, prefix: str = SYSTEM_PREFIX, hooks_d: str = site.DEFAULT, root: str = "") -> Scope:
+def system(*, prefix: str = SYSTEM_PREFIX, hooks_d: str = site.DEFAULT, root: str = "", python: str = "") -> Scope:
     """Return the registration for every user of the bench; a directory that is not podman's own gets a drop-in."""
     wrong = [path for path in (prefix, hooks_d) if not path.startswith("/") or os.path.normpath(path) != path]
     if wrong or (root and not root.startswith("/")):
@@ -69,4 +73,5 @@ def system(*, prefix: str = SYSTEM_PREFIX, hooks_d: str = site.DEFAULT, root: st
         drop_in=None if own else f"/etc/containers/containers.conf.d/{DROP_IN}",
         state=f"{prefix}/lib/card-run/registration.json",
         root=root.rstrip("/"),
+        python=python,
     )
