@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import Run, attempts_in_card, card, run
+from tests.bench.cards import IMAGE, Run, attempts_in_card, card, run
 
 PATH, TREE = "filesystem.path.write.v1", "filesystem.tree.write.v1"
 HOST, START = "network.proxy-target.v1", "command.start.v1"
@@ -83,6 +83,24 @@ def test_a_tree_and_no_sibling(place: Path) -> None:
     assert start(place, "g2").out == "file\nsrc/new\nsrc2/new\n"
 
 
+@pytest.mark.parametrize(
+    ("cls", "target"), [("filesystem.path.read.v1", "data/one"), ("filesystem.tree.read.v1", "data")]
+)
+def test_reading_elsewhere(place: Path, cls: str, target: str) -> None:
+    """Of a bench whose reading is gated, a grant shows one file or one tree, read-only, and nothing beside it."""
+    for name in ("data", "data2"):
+        (place / name).mkdir()
+        (place / name / "one").write_text("1")
+        (place / name / "two").write_text("2")
+    write_card(place, host_read="gated")
+    files = " ".join(str(place / name) for name in ("data/one", "data/two", "data2/one"))
+    command = ("sh", "-c", f"for file in {files}; do cat $file; echo ran >>$file; done; true")
+    assert card("-q", *described(place, "g17"), "--", *command).out == ""
+    assert issue(place, "g17", cls, place / target, command=command).status == 0
+    assert start(place, "g17", command=command).out == ("1" if target == "data/one" else "12")
+    assert [path.read_text() for path in sorted(place.glob("data*/*"))] == ["1", "2", "1", "2"]
+
+
 def test_a_file_cannot_be_used_to_leave_it(place: Path) -> None:
     """A granted file can be written, and neither replaced, removed nor renamed: its name is not the grant's."""
     command = ("sh", "-c", "rm -f file; mv file gone; ln file link; echo over >other; mv other file; echo ran >>file")
@@ -139,9 +157,35 @@ def test_one_of_fifty_runs(place: Path) -> None:
 
 def test_a_refused_run_costs_no_grant(place: Path) -> None:
     """What fails before the worker starts leaves the grant as it was."""
-    assert issue(place, "g7", PATH, place / "w/file").status == 0
-    assert start(place, "g7", "--image", "localhost/none/none:latest").reasons == ["image-missing"]
-    assert start(place, "g7").out == "file\n"
+    image = "localhost/card-run/later:latest"
+    assert issue(place, "g7", PATH, place / "w/file", "--image", image).status == 0
+    assert start(place, "g7", "--image", image).reasons == ["image-missing"]
+    assert run(["podman", "tag", IMAGE, image]).status == 0
+    try:
+        assert start(place, "g7", "--image", image).out == "file\n"
+    finally:
+        run(["podman", "untag", IMAGE, image])
+
+
+def test_a_gated_card_takes_no_further_command(place: Path) -> None:
+    """A grant for a start is for that command: `card exec` starts no other in its card, but does where that is open."""
+    command = ("sh", "-c", "cat")
+    for level, status, reasons in (("gated", 125, ["required"]), ("allow", 0, [])):
+        write_card(place, command=level)
+        if level == "gated":
+            assert issue(place, "g16", START, "", command=command).status == 0
+        grant = ["--grant", f"@{place}/token"] if level == "gated" else []
+        words = ["card-run", "-qi", *described(place, "g16"), *grant, "--", *command]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+            assert running.stdin
+            assert running.stdout
+            running.stdin.write(b"here\n")
+            running.stdin.flush()
+            assert running.stdout.readline() == b"here\n"
+            done = run(["card", "exec", "g16", "--", "true"])
+            assert (done.status, done.reasons) == (status, reasons), done.err
+            running.stdin.close()
+            assert running.wait(30) == 0
 
 
 LATE = """
