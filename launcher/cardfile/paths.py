@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 
 
 def absolute(text: str, base: str) -> str:
-    """Return a path from a file in the directory `base`; a `..` in it is left for the kernel, which knows the links."""
+    """Return a path from a file in the directory `base`; a `..` in it is left for the kernel, which knows the links.
+
+    One that is empty stays so, and means nothing.
+    """
     if text == "~" or text.startswith("~/"):
         return os.path.expanduser("~") + text[1:]
-    if text.startswith("/"):
+    if text.startswith("/") or not text:
         return text
     path = os.path.join(base, text)
     return path if ".." in text.split("/") else os.path.normpath(path)

@@ -11,6 +11,7 @@ from launcher.access import table as access
 from launcher.access.judge import Problem, nearest
 from launcher.cardfile import keys, kinds, paths
 from launcher.cardfile.keys import ACCESS, Key
+from launcher.cardfile.position import Where
 from launcher.egress.names import BadNameError, normalise
 
 Table = dict[str, Any]
@@ -116,7 +117,7 @@ def _names(key: Key, value: Any) -> list[Problem]:
     """Judge hostnames as a run would: the schema cannot say what a hostname is."""
     if key.kind not in (kinds.HOST, kinds.HOSTS):
         return []
-    named: list[tuple[tuple[str | int, ...], str]] = [(key.where, value)]
+    named: list[tuple[Where, str]] = [(key.where, value)]
     if key.kind.many:
         named = [((*key.where, index), name) for index, name in enumerate(value)]
     found: list[Problem] = []
@@ -132,5 +133,17 @@ def _access(value: object, base: str) -> list[Problem]:
     if not isinstance(value, dict):
         return [Problem(where=(ACCESS,), text=f"access is a table, not {said(value)}", hint="write [access] above")]
     table: Table = value  # pyright: ignore[reportUnknownVariableType]
-    found = access.problems(paths.access(table, base), base=base)
+    odd = [where for where, path in _paths(table) if isinstance(path, str) and not kinds.fits(path, kinds.PATH.schema)]
+    found = [Problem(where=where, text=f"this is {kinds.PATH.called}") for where in odd]
+    found += [one for one in access.problems(paths.access(table, base), base=base) if one.where not in odd]
     return [problem.replace(where=(ACCESS, *problem.where)) for problem in found]
+
+
+def _paths(table: Table) -> list[tuple[Where, object]]:
+    """Return what stands where `[access]` has its paths."""
+    roots: Any = table.get("roots")
+    items: list[Any] = [*roots] if isinstance(roots, list) else []
+    tables: dict[int, Table] = {index: root for index, root in enumerate(items) if isinstance(root, dict)}
+    found: list[tuple[Where, object]] = [(("workspace",), table.get("workspace"))]
+    found += [(("roots", index, "path"), root.get("path")) for index, root in tables.items()]
+    return found

@@ -354,8 +354,12 @@ def test_a_card_behind_a_link_that_the_worker_could_replace(place: Path) -> None
     (place / "work/agent.toml").symlink_to(place / "agent.toml")
     (place / "agent.toml").write_text(f'write = ["{place}/work"]\nprotect = ["agent.toml"]\ncommand = ["x"]')
     asked = options.read(["--card", f"{place}/work/agent.toml", "--resolver", "192.0.2.1"])[0]
-    found = reasons(launch.judge(asked)[1])
-    assert "card-writable" in found
+    assert "card-writable" in reasons(launch.judge(asked)[1])
+    (place / "work/real.toml").write_text('command = ["x"]\nwrite = ["."]\nprotect = ["real.toml"]\n')
+    (place / "work/link.toml").symlink_to("real.toml")
+    for name, expected in (("real", []), ("link", ["card-writable"])):
+        asked = options.read(["--card", f"{place}/work/{name}.toml", "--resolver", "192.0.2.1"])[0]
+        assert reasons(launch.judge(asked)[1]) == expected
 
 
 def test_variables_that_the_worker_could_rewrite(place: Path) -> None:
@@ -540,8 +544,27 @@ def cards(draw: st.DrawFn) -> dict[str, Any]:
     return table
 
 
+# JSON does not tell 1e12 from an integer, so no such float is in here
 ODD = st.sampled_from(
-    [None, 0, -1, 1.5, True, "", "x\x01", " ", "~root", "none", [], [1], ["ok", 2], {}, {"a": 1}, ["x\x00"]]
+    [
+        0,
+        -1,
+        1.5,
+        10**30,
+        1e12 + 0.5,
+        True,
+        "",
+        "x\x01",
+        " ",
+        "~root",
+        "none",
+        [],
+        [1],
+        ["ok", 2],
+        {},
+        {"a": 1},
+        ["x\x00"],
+    ]
 )
 
 
@@ -557,8 +580,6 @@ def test_good_cards_are_good_by_both(table: dict[str, Any]) -> None:
 def test_the_schema_and_card_run_agree(table: dict[str, Any], name: str, odd: Any, where: str) -> None:
     """Outside `[access]` they take and refuse the same tables."""
     key = KEYS[name]
-    if odd is None:
-        return  # TOML has no null
     if where == "table" and key.table:
         table[key.table] = odd
     elif where == "key":
@@ -577,8 +598,7 @@ def test_the_schema_and_card_run_agree(table: dict[str, Any], name: str, odd: An
 @given(ACCESSES, st.sampled_from(sorted(judge.KEYS)), ODD)
 def test_the_schema_refuses_no_profile_that_is_good(table: dict[str, Any], key: str, odd: Any) -> None:
     """What the schema refuses of `[access]`, card-run refuses; pairs and places are card-run's alone to judge."""
-    if odd is not None:
-        table = {**table, key: odd}
+    table = {**table, key: odd}
     if not VALIDATOR.is_valid({"access": table}):
         assert shape.problems({"access": table}, base="/cards")
 
