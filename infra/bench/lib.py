@@ -8,11 +8,10 @@ import shutil
 from pathlib import Path
 
 from infra.bench import layout
-from infra.bench.rootfs import Root, inside
+from infra.bench.rootfs import LIB, Root, inside
 from infra.debian import BuildError, say
 
 PACKAGES = ("oci", "hooks", "launcher", "infra")
-PLACE = "/opt/card-run/lib"
 
 
 def ensure(root: Root) -> Path:
@@ -33,10 +32,10 @@ def ensure(root: Root) -> Path:
             "-q",
             "--invalidation-mode",
             "unchecked-hash",
-            PLACE,
+            LIB,
         ]
         try:
-            inside(root, argv, bind=(folder, PLACE))
+            inside(root, argv, bind=(folder, LIB))
         except BuildError as error:
             say("bench", f"not all of card-run compiles, it goes in as it is ({error})")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from infra import debian
 from infra.bench import layout
 from infra.debian import bootstrap, checked, install_missing, say
+from infra.packaging import entry
 
 USER = "card"
 UID = 1000
@@ -49,14 +50,8 @@ FILES = {
     "etc/card-run/config.toml": "documentation_ranges = true\n",
     "etc/containers/registries.conf": "unqualified-search-registries = []\n",
 }
-WRAPPER = """#!/usr/bin/python3 -I
-import sys
-sys.path.insert(0, "/opt/card-run/lib")
-from {module} import main
-if __name__ == "__main__":
-    sys.exit(main())
-"""
-WRAPPERS = {"card-run": "launcher.cli", "card": "launcher.card", "world-seen": "infra.bench.seen"}
+LIB = "/opt/card-run/lib"
+COMMANDS = {**entry.COMMANDS, "world-seen": "infra.bench.seen"}
 
 
 def dependencies() -> list[str]:
@@ -100,11 +95,16 @@ class Root:
         """Its own interpreter."""
         return f"/usr/bin/python{self.suite.python}"
 
+    @property
+    def packages(self) -> str:
+        """The folder of the Python packages that are not Debian's."""
+        return f"/usr/local/lib/python{self.suite.python}/dist-packages"
+
 
 def recipe(suite: Suite) -> str:
     """Return the digest of what the root filesystem is made from: this code and the dependencies."""
     words = [repr(suite), *dependencies()]
-    code = [Path(file).read_bytes() for file in (__file__, debian.__file__)]
+    code = [Path(file).read_bytes() for file in (__file__, debian.__file__, entry.__file__)]
     return layout.digest([*code, *(word.encode() for word in words)])
 
 
@@ -139,7 +139,7 @@ def _build(root: Root) -> None:
     bootstrap(root.path, packages, root.suite.name)
     root.path.chmod(0o755)
     _add_user(root.path)
-    _write_files(root.path)
+    _write_files(root)
     _add_python_packages(root)
 
 
@@ -160,25 +160,26 @@ def _add_user(root: Path) -> None:
         os.chown(folder, UID, UID)
 
 
-def _write_files(root: Path) -> None:
+def _write_files(root: Root) -> None:
     """Write the configuration and the commands, and make the folders that a run mounts on."""
     for name, text in FILES.items():
-        path = root / name
+        path = root.path / name
         path.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    for command, module in WRAPPERS.items():
-        path = root / "usr/local/bin" / command
-        path.write_text(WRAPPER.format(module=module), encoding="utf-8")
+    for command, module in COMMANDS.items():
+        path = root.path / "usr/local/bin" / command
+        program = entry.text(module, python="/usr/bin/python3", lib=LIB, dependencies=[root.packages])
+        path.write_text(program, encoding="utf-8")
         path.chmod(0o755)
-    for name in ("src", "opt/card-run/lib", "opt/bench", "var/lib/containers"):
-        (root / name).mkdir(parents=True, exist_ok=True)
+    for name in ("src", LIB.lstrip("/"), "opt/bench", "var/lib/containers"):
+        (root.path / name).mkdir(parents=True, exist_ok=True)
 
 
 def _add_python_packages(root: Root) -> None:
     """Install the Python packages where the bench's own interpreter looks (with -I as well), compiled."""
     say("bench", "installing the Python packages")
-    target = f"usr/local/lib/python{root.suite.python}/dist-packages"
+    target = root.packages.lstrip("/")
     argv = [sys.executable, "-m", "pip", "install", "-qq", "--root-user-action=ignore", "--no-compile"]
     argv += ["--target", str(root.path / target), "--python-version", root.suite.python, "--implementation", "cp"]
     argv += ["--only-binary=:all:", "--no-warn-script-location", *dependencies()]

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.bench import layout, linux
-from infra.bench.rootfs import UID, USER
+from infra.bench.rootfs import LIB, UID, USER
 
 EXIT_CANNOT_ENTER = 125
 ENTRY_FILE = "/run/bench/entry.json"
-LIB = "/opt/card-run/lib"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PASSED = ("TERM", "COLORTERM", "NO_COLOR", "CI")
 HARMLESS_DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
