@@ -25,6 +25,7 @@ else:
 
 
 # linux/sched.h, linux/mount.h, linux/fs.h
+CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 MS_BIND = 4096

@@ -14,20 +14,26 @@ SCHEMA = 1
 
 
 class Plan:
-    """A checked plan: run id, nonce, digest (sha256 of its bytes, in hex), egress, and the bundle's expectations."""
+    """A plan: run id, launch token, nonce, digest (sha256 of its bytes, in hex), egress, the bundle's expectations."""
 
-    __slots__ = ("bundle", "digest", "egress", "nonce", "run")
+    __slots__ = ("bundle", "digest", "egress", "launch", "nonce", "run")
 
-    def __init__(self, *, run: str, nonce: str, digest: str, wall: Egress, bundle: "dict[str, object]") -> None:
+    def __init__(  # noqa: PLR0913 - what a plan is made of
+        self, *, run: str, launch: str, nonce: str, digest: str, wall: Egress, bundle: "dict[str, object]"
+    ) -> None:
         self.run = run
+        self.launch = launch
         self.nonce = nonce
         self.digest = digest
         self.egress = wall
         self.bundle = bundle
 
 
-def parse(data: bytes, state: State) -> Plan:
-    """Return the plan in `data`; raises Refused (`plan-malformed`, `plan-mismatch`, or what the egress value says)."""
+def parse(data: bytes) -> Plan:
+    """Return the plan in `data`, whichever start's it is.
+
+    Raises Refused: `plan-malformed`, `plan-mismatch` (of itself), or what the egress value says.
+    """
     members = _members(data)
     run, launch, nonce = (_text(members, key) for key in ("run", "launch", "nonce"))
     if members.get("schema") != SCHEMA:
@@ -38,8 +44,9 @@ def parse(data: bytes, state: State) -> Plan:
     if not isinstance(bundle, dict):
         raise _malformed("it has no bundle")
     wall = egress.from_json(members.get("egress"))
-    _match(state, run=run, launch=launch, wall=wall)
-    return Plan(run=run, nonce=nonce, digest=sha256(data), wall=wall, bundle=bundle)  # pyright: ignore[reportUnknownArgumentType]
+    if wall.run != run:
+        raise _mismatch("its egress is another run's")
+    return Plan(run=run, launch=launch, nonce=nonce, digest=sha256(data), wall=wall, bundle=bundle)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def egress_of(data: bytes) -> Egress:
@@ -68,18 +75,22 @@ def _text(members: "dict[str, object]", key: str) -> str:
     return value
 
 
-def _match(state: State, *, run: str, launch: str, wall: Egress) -> None:
+def match(plan: Plan, state: State) -> None:
+    """Raise Refused (`plan-mismatch`) unless the plan is the one that this container was started with."""
     wrong = [
         text
         for text, same in (
-            ("its run id is not the container's", run == state.annotations.get(annotations.RUN)),
-            ("its launch token is not the container's", launch == state.annotations.get(annotations.LAUNCH)),
-            ("its egress is another run's", wall.run == run),
+            ("its run id is not the container's", plan.run == state.annotations.get(annotations.RUN)),
+            ("its launch token is not the container's", plan.launch == state.annotations.get(annotations.LAUNCH)),
         )
         if not same
     ]
     if wrong:
-        raise Refused([Refusal("plan-mismatch", f"the plan is not this start's: {text}") for text in wrong])
+        raise _mismatch(*wrong)
+
+
+def _mismatch(*wrong: str) -> Refused:
+    return Refused([Refusal("plan-mismatch", f"the plan is not this start's: {text}") for text in wrong])
 
 
 def sha256(data: bytes) -> str:

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Milliseconds per phase."""
+    """Milliseconds per phase, and whose they are."""
 
-    __slots__ = ("_last", "_start", "times")
+    __slots__ = ("_last", "_start", "by", "times")
 
-    def __init__(self) -> None:
+    def __init__(self, by: str = "hook") -> None:
+        self.by = by
         self._start = self._last = time.perf_counter()
         self.times: "dict[str, float]" = {}
 
@@ -40,9 +41,29 @@ class Clock:
         return {**self.times, "total": round((time.perf_counter() - self._start) * 1000, 3)}
 
 
-def run(stdin: int) -> int:
-    """Run the hook on the state that descriptor `stdin` gives; return the exit status, 0 only when the wall stands."""
-    clock = Clock()
+class Ready:
+    """What needs no container: this run's plan, and the text of its table, which keeps every promise of that plan."""
+
+    __slots__ = ("directory", "plan", "text")
+
+    def __init__(self, directory: rundir.RunDirectory, clock: "Clock | None" = None) -> None:
+        """Read and audit; raises Refused when the text may not be loaded. The launcher must have let go of the plan."""
+        clock = clock or Clock()
+        self.directory = rundir.identity(directory)
+        self.plan = plan.parse(rundir.read(directory, rundir.PLAN))
+        self.text = rundir.read(directory, rundir.TABLE).decode("utf-8", "surrogateescape")
+        clock.phase("plan")
+        judge(self.text, self.plan.egress)
+        clock.phase("audit")
+
+
+def run(stdin: int, ready: "Ready | None" = None, *, by: str = "hook") -> int:
+    """Run the hook on the state that descriptor `stdin` gives; return the exit status, 0 only when the wall stands.
+
+    `ready` is what was read ahead; of another run directory than the container's, it is left alone. `by` names who
+    does it, for the receipt.
+    """
+    clock = Clock(by)
     container = None
     try:
         deadline.allow(deadline.STATE_SECONDS, "reading the container's state")
@@ -52,8 +73,10 @@ def run(stdin: int) -> int:
     except (Refused, OSError) as error:
         lastword.tell(error, container)
         return 1
+    if ready is not None and ready.directory != rundir.identity(directory):
+        ready = None
     try:
-        _build(container, directory, clock)
+        _build(container, directory, clock, ready)
     except Refused as error:
         report(directory, clock, refusals=error.refusals)
     except OSError as error:
@@ -65,7 +88,7 @@ def run(stdin: int) -> int:
     return 1
 
 
-def _build(container: state.State, directory: rundir.RunDirectory, clock: Clock) -> None:
+def _build(container: state.State, directory: rundir.RunDirectory, clock: Clock, ready: "Ready | None") -> None:
     rundir.wait_for_plan(directory)
     deadline.allow(deadline.BUILD_SECONDS, "building the table")
     card = rundir.open_card(directory)
@@ -75,12 +98,12 @@ def _build(container: state.State, directory: rundir.RunDirectory, clock: Clock)
     # Both processes start up, which is half of their cost, while the plan is read and the text audited.
     with nft.Nft() as loader, nft.Nft() as lister:
         clock.phase("enter")
-        wanted = plan.parse(rundir.read(directory, rundir.PLAN), container)
-        text = rundir.read(directory, rundir.TABLE).decode("utf-8", "surrogateescape")
-        clock.phase("plan")
+        ready = ready or Ready(directory, clock)
+        wanted = ready.plan
+        plan.match(wanted, container)
         bundle.check(container, wanted.bundle)
         clock.phase("bundle")
-        facts = wall(text, wanted.egress, loader, lister, clock)
+        facts = apply(ready.text, wanted.egress, loader, lister, clock)
     _pin(directory, namespace)
     clock.phase("pin")
     try:
@@ -97,11 +120,23 @@ def _build(container: state.State, directory: rundir.RunDirectory, clock: Clock)
 def wall(  # noqa: PLR0913 - what it takes to load a table and read it back
     text: str, egress: Egress, loader: "Told", lister: "Told", clock: Clock, *, first: str = ""
 ) -> audit.Facts:
-    """Load the table, after the commands in `first`, as one transaction; return the facts of what the kernel holds."""
+    """Judge a text and `apply` it."""
+    judge(text, egress)
+    clock.phase("audit")
+    return apply(text, egress, loader, lister, clock, first=first)
+
+
+def judge(text: str, egress: Egress) -> None:
+    """Raise Refused unless the text keeps every promise of the plan's egress for a card's own namespace."""
     if egress.selector.kind != NETNS:
         raise Refused([Refusal("wrong-placement", f"a card's own namespace is not walled by {egress.selector.kind}")])
     audit.audit(text, egress)
-    clock.phase("audit")
+
+
+def apply(  # noqa: PLR0913 - what it takes to load a table and read it back
+    text: str, egress: Egress, loader: "Told", lister: "Told", clock: Clock, *, first: str = ""
+) -> audit.Facts:
+    """Load a text that was judged, after the commands in `first`, as one transaction; return the kernel's facts."""
     nft.load(first + text, loader)
     clock.phase("load")
     listing = nft.list_table("inet", egress.table, lister)
@@ -169,6 +204,7 @@ def report(
         return
     result: "dict[str, object]" = {
         "status": "refused" if refusals else "ok",
+        "by": clock.by,
         "refusals": [refusal.to_json() for refusal in refusals],
         "times_ms": clock.total(),
         "facts": facts or {},

@@ -58,7 +58,12 @@ def find(state: State) -> RunDirectory:
         raise Refused([Refusal("bad-run-id", f"{run!r} is not a run id")])
     if not path.startswith("/") or os.path.normpath(path) != path or not path.endswith(f"/{run}"):
         raise _unusable(path, "is not the absolute path of this run's directory")
-    return RunDirectory(run=run, path=path, fd=_open_ours(path))
+    return open_at(path)
+
+
+def open_at(path: str) -> RunDirectory:
+    """Return the run directory at a path, which ends in its run id; raises Refused (`run-directory`) as `find` does."""
+    return RunDirectory(run=path.rpartition("/")[2], path=path, fd=_open_ours(path))
 
 
 def self_tests(directory: int) -> int:
@@ -67,6 +72,12 @@ def self_tests(directory: int) -> int:
         return 1 + os.stat(EXECS, dir_fd=directory, follow_symlinks=False).st_size
     except FileNotFoundError:
         return 1
+
+
+def identity(directory: RunDirectory) -> "tuple[int, int]":
+    """Return what identifies the directory itself, whatever path it was found by: its device and inode."""
+    found = os.fstat(directory.fd)
+    return found.st_dev, found.st_ino
 
 
 def exists(directory: RunDirectory, name: str) -> bool:

@@ -44,7 +44,8 @@ def _run(
 ) -> None:
     card = rundir.open_card(directory)
     rundir.refuse_consumed(card, name=rundir.TAKEN)
-    wanted = plan.parse(rundir.read(directory, rundir.PLAN), container)
+    wanted = plan.parse(rundir.read(directory, rundir.PLAN))
+    plan.match(wanted, container)
     text = rundir.read(directory, rundir.TABLE).decode("utf-8", "surrogateescape")
     clock.phase("plan")
     facts = prestart.wall(text, wanted.egress, *contexts, clock, first=_replacing(wanted.egress))

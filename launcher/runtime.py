@@ -26,6 +26,7 @@ class Runtime:
     __slots__ = (
         "argv",
         "card_dir",
+        "client",
         "containers_conf",
         "digest",
         "filter_path",
@@ -47,6 +48,7 @@ class Runtime:
         self.filter_path = f"{CARD}/filter.bpf"
         self.card_dir = f"{path}/card"
         self.hooks_dir = f"{path}/hooks"
+        self.client = f"{path}/hooks/client.sh"
         self.hooksd_dir = f"{path}/hooks.d"
         self.seccomp_json = f"{path}/seccomp.json"
         self.containers_conf = f"{path}/containers.conf"

@@ -27,6 +27,7 @@ from oci.refusal import Refusal, Refused
 CARD_SOURCES = ("launcher/__init__.py", "launcher/stage2", "oci/__init__.py", "oci/records.py", "oci/refusal.py")
 CARD_ENTRY = "launcher/stage2/__main__.py"
 HOOK_SOURCES = ("hooks", "oci")
+HOOK_CLIENT = "hooks/client.sh"
 # What decides how all of it is built.
 BUILD_SOURCES = ("launcher/seccomp", "launcher/runtime.py", "launcher/runtime_build.py", "launcher/runtime_elf.py")
 CONTAINERS_CONF = "launcher/run/containers.conf"
@@ -205,6 +206,7 @@ def _lay_program(layout: Layout, extensions: list[str]) -> tuple[str, ...]:
 def _lay_hooks(layout: Layout) -> None:
     for source in _sources(HOOK_SOURCES):
         layout.sources[f"hooks/{source}c"] = f"{runtime.package_root()}/{source}"
+    layout.put(HOOK_CLIENT, layout.read(f"{runtime.package_root()}/{HOOK_CLIENT}"))
 
 
 def _lay_seccomp(layout: Layout) -> None:

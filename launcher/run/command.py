@@ -10,6 +10,7 @@ from launcher.fs import policy as filesystem
 from launcher.fs.paths import NOEXEC, READ, WRITE
 from launcher.launch import BRIDGE, NONE, SLIRP, Launch
 from launcher.limits import Limits
+from launcher.run.directory import HOOKS_DIRECTORY
 from launcher.runtime import Runtime
 from oci import annotations
 
@@ -108,7 +109,7 @@ def container(run: str) -> str:
 def argv(launch: Launch, runtime: Runtime, *, podman: str, directory: str, hooks_dirs: tuple[str, ...]) -> list[str]:
     """Return the whole command that starts the card; `directory` is its run directory."""
     words = [podman, "--remote=false"]
-    words += [f"--hooks-dir={path}" for path in (*hooks_dirs, runtime.hooksd_dir)]
+    words += [f"--hooks-dir={path}" for path in (*hooks_dirs, f"{directory}/{HOOKS_DIRECTORY}")]
     words += ["run", *_ALWAYS, f"--name={container(launch.run)}", f"--cidfile={directory}/{CID}"]
     words += [f"--interactive={_flag(launch.interactive)}", f"--tty={_flag(launch.tty)}"]
     words += _output(launch)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STAGE2_DIRECTORY = "card"
+HOOKS_DIRECTORY = "hooks.d"
 # An empty file that is there once the worker was released.
 RELEASED = "released"
 RECORD = "record.json"

@@ -18,6 +18,7 @@ from launcher.pool import place
 from launcher.run import command, directory, site, spawn
 from launcher.run.channel import Channel, Lifeline
 from launcher.run.directory import RunDirectory
+from launcher.run.exchange import Exchange
 from oci.refusal import EXIT_REFUSED, Refusal, Refused
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from launcher.run.detach import Parted
-    from launcher.run.leash import Leash
+    from launcher.run.keeper import Keeper
     from launcher.run.session import Session
 
     S = TypeVar("S", bound=Session)
@@ -76,7 +77,6 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
         if parted is not None:
             parted.fresh_log()
         begun = start(launch, run, built, program)
-        # From here on podman is busy with its own start-up: what is slow to import comes now.
         from launcher.run.session import Session
 
         session = begun.session(Session, launch, run, built, started=started, parted=parted)
@@ -88,11 +88,11 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
 
 
 class Started:
-    """A podman that was started for a run, and what is held for it: its record, both sockets, and the leash."""
+    """A podman that was started for a run, and what is held for it: its record, both sockets, and the keeper."""
 
     __slots__ = ("channel", "child", "held", "lifeline", "record", "spawned")
 
-    held: "Leash"
+    held: "Keeper"
 
     def __init__(self, record: Record, channel: Channel, lifeline: Lifeline, child: spawn.Child) -> None:
         self.record = record
@@ -120,6 +120,7 @@ class Started:
             bundle=command.expectation(launch, built, run.path),
             run=run,
             record=self.record,
+            keeper=self.held,
             podman=Podman(
                 self.child,
                 container=command.container(launch.run),
@@ -133,7 +134,7 @@ class Started:
 
 
 def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: str) -> Started:
-    """Record the run and start podman on it, with the leash that ends it should this process be killed.
+    """Record the run and start podman on it, with the keeper that serves its hooks and outlives this process.
 
     Only while this process has one thread.
     """
@@ -141,6 +142,7 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
     run.write(directory.RECORD, record.to_json())
     for name in ("hosts", "resolv.conf"):
         run.write(name, b"")
+    exchange = Exchange(run, client=built.client, hook=built.hook_argv)
     argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
     channel, lifeline = Channel(), Lifeline()
     environment = _environment(built)
@@ -154,10 +156,11 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
     begun = Started(record, channel, lifeline, child)
     channel.spawned()
     lifeline.spawned()
+    # From here on podman is busy with its own start-up: what is slow to import comes now, once for both processes.
     from launcher.life import sweep
-    from launcher.run import leash
+    from launcher.run import keeper, process, session  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-    begun.held = leash.hold(child, run, environment)
+    begun.held = keeper.hold(child, run, environment, exchange)
     sweep.start(run.path)
     return begun
 

@@ -16,6 +16,7 @@ from launcher.run.account import account
 from launcher.run.channel import Channel
 from launcher.run.detach import Parted
 from launcher.run.directory import RELEASED, STAGE2_DIRECTORY, RunDirectory
+from launcher.run.keeper import Keeper
 from launcher.run.process import Podman
 from launcher.run.receipt import Measured, shortfall
 from launcher.runtime import Runtime
@@ -39,6 +40,7 @@ class Session:
         bundle: dict[str, object],
         run: RunDirectory,
         record: Record,
+        keeper: Keeper,
         podman: Podman,
         channel: Channel,
         times: tuple[float, float],
@@ -49,6 +51,7 @@ class Session:
         self._bundle = bundle
         self._run = run
         self._record = record
+        self._keeper = keeper
         self._podman = podman
         self._channel = channel
         self._parted = parted
@@ -107,6 +110,7 @@ class Session:
         plan = pins.finish(self._launch, settings, bundle=self._bundle)
         self._mark("resolved")
         self._write(plan)
+        self._keeper.plan_is_written()
         self._mark("plan_written")
         return plan
 

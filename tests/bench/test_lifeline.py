@@ -80,10 +80,10 @@ def until(holds: Callable[[], object], *, seconds: float = 30) -> float:
     return time.monotonic() - start
 
 
-def leash_of(pid: int) -> int:
+def keeper_of(pid: int) -> int:
     """Return the process that card-run forked to clean up should it be killed."""
     done = run(["ps", "-o", "pid=,comm=", "--ppid", str(pid)])
-    return next(int(line.split()[0]) for line in done.out.splitlines() if "card-leash" in line)
+    return next(int(line.split()[0]) for line in done.out.splitlines() if "card-keeper" in line)
 
 
 def workers(folder: Path) -> list[int]:
@@ -121,10 +121,10 @@ def start(workspace: Path) -> "Iterator[Callable[..., subprocess.Popen[bytes]]]"
 
 
 def kill_both(process: "subprocess.Popen[bytes]") -> None:
-    """Kill card-run and its leash: stopped first, so that neither sees the other end."""
-    leash = leash_of(process.pid)
+    """Kill card-run and its keeper: stopped first, so that neither sees the other end."""
+    keeper = keeper_of(process.pid)
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        os.kill(leash, number)
+        os.kill(keeper, number)
         os.kill(process.pid, number)
 
 
@@ -132,7 +132,7 @@ def kill_both(process: "subprocess.Popen[bytes]") -> None:
 def test_the_kernel_ends_the_worker(
     workspace: Path, start: "Callable[..., subprocess.Popen[bytes]]", name: str
 ) -> None:
-    """SIGKILL of card-run and of its leash: every process of the card is gone within two seconds."""
+    """SIGKILL of card-run and of its keeper: every process of the card is gone within two seconds."""
     process = start(WORKERS[name])
     assert workers(workspace)
     kill_both(process)
@@ -159,9 +159,9 @@ def test_a_terminal_changes_nothing(workspace: Path) -> None:
     if child == 0:
         os.execvp(words[0], words)  # noqa: S606 - never a shell
     until((workspace / "running").exists)
-    leash = leash_of(child)
+    keeper = keeper_of(child)
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        os.kill(leash, number)
+        os.kill(keeper, number)
         os.kill(child, number)
     assert until(lambda: not workers(workspace)) < SECONDS
     os.waitpid(child, 0)
@@ -175,27 +175,27 @@ def test_without_conmon_too(workspace: Path, start: "Callable[..., subprocess.Po
     process = start(WORKERS["traps"])
     conmon = [int(pid) for pid in run(["pgrep", "-x", "conmon"]).out.split()]
     assert conmon
-    leash = leash_of(process.pid)
-    for pid in (leash, process.pid):
+    keeper = keeper_of(process.pid)
+    for pid in (keeper, process.pid):
         os.kill(pid, signal.SIGSTOP)
     for pid in conmon:
         os.kill(pid, signal.SIGKILL)
     assert workers(workspace)
-    for pid in (leash, process.pid):
+    for pid in (keeper, process.pid):
         os.kill(pid, signal.SIGKILL)
     assert until(lambda: not workers(workspace)) < SECONDS
 
 
 def test_only_card_run_holds_the_other_end(workspace: Path, start: "Callable[..., subprocess.Popen[bytes]]") -> None:
-    """With its leash stopped, which then can do nothing, the death of card-run alone is enough."""
+    """With its keeper stopped, which then can do nothing, the death of card-run alone is enough."""
     process = start(WORKERS["traps"])
-    leash = leash_of(process.pid)
-    os.kill(leash, signal.SIGSTOP)
+    keeper = keeper_of(process.pid)
+    os.kill(keeper, signal.SIGSTOP)
     process.kill()
     try:
         assert until(lambda: not workers(workspace)) < SECONDS
     finally:
-        os.kill(leash, signal.SIGKILL)
+        os.kill(keeper, signal.SIGKILL)
 
 
 def test_a_worker_reaches_nothing_of_it(start: "Callable[..., subprocess.Popen[bytes]]") -> None:

@@ -35,7 +35,7 @@ SABOTAGE = {
     "hooks directory missing": f'argv[{OURS}] = "--hooks-dir=/nonexistent"',
     "hook file missing": COPY + "os.unlink(path)",
     "hook file with a wrong suffix": COPY + 'os.rename(path, path + ".off")',
-    "hook program missing": COPY + 'text = open(path).read().replace("/python3", "/nonexistent-python3")\n'
+    "hook program missing": COPY + 'text = open(path).read().replace("/bin/sh", "/nonexistent/sh")\n'
     'assert "/nonexistent" in text\nopen(path, "w").write(text)',
     "annotation not passed": 'argv = [w for w in argv if not w.startswith("--annotation=org.card-run.run=")]',
 }

@@ -154,9 +154,12 @@ def hook(verb: str, state: "dict[str, Any] | bytes", *, wrapper: "tuple[str, ...
 
 
 @contextmanager
-def created(base: Path, wall: "Egress | None" = None) -> Iterator[Container]:
-    """Yield a created container; end its process and undo its pin afterwards, whatever the test did."""
-    command = ("unshare", "--net", "sh", "-c", "ip link set lo up; echo ready; exec cat")
+def created(base: Path, wall: "Egress | None" = None, *, spaces: "tuple[str, ...]" = ("--net",)) -> Iterator[Container]:
+    """Yield a created container; end its process and undo its pin afterwards, whatever the test did.
+
+    `spaces` are the namespaces of its own, as unshare(1) names them.
+    """
+    command = ("unshare", *spaces, "sh", "-c", "ip link set lo up; echo ready; exec cat")
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     container = Container(base, process, wall or egress())
     try:
