@@ -99,11 +99,11 @@ def _isolation(judged: Judged) -> None:
 def _command(judged: Judged) -> None:
     if judged.held.command == ALLOW or (judged.held.command == GATED and judged.opened.command):
         return
-    if judged.asked.command == ALLOW:
-        hint = "a grant opens it" if judged.held.command == GATED else ""
-        judged.refuse("ceiling-command", f"{CEILING} says command = {judged.held.command}: nothing is started", hint)
-    elif judged.held.command == GATED:
-        judged.refuse("required", "access.command is gated: a run needs a grant for its command", "card grant issue")
+    if judged.held.command == GATED:
+        whose = f"{CEILING} says command = gated" if judged.asked.command == ALLOW else "access.command is gated"
+        judged.refuse("required", f"{whose}: a run needs a grant for its command", "card grant issue")
+    elif judged.asked.command == ALLOW:
+        judged.refuse("ceiling-command", f"{CEILING} says command = deny: nothing is started")
     else:
         judged.refuse("denied", "access.command is deny: this card starts nothing")
 

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launcher.access.profile import Profile
     from launcher.cardfile.merge import Merged
-    from launcher.reach import Opened
+    from launcher.roots import Opened
 
 DEFAULT_IMAGE = "localhost/card-run/card:latest"
 

@@ -87,9 +87,9 @@ def _listed(judged: Judged, access: str, path: str, found: dict[str, str]) -> No
         return
     place = os.path.realpath(path)
     asked, held = _levels(judged.asked, place), _levels(judged.held, place)
-    if _granted(judged.opened, access, place):
+    wanted, may = (asked[1], held[1]) if access == WRITE else (asked[0], held[0])
+    if may < _OPEN and _granted(judged.opened, access, place):
         return  # the grant's own mount is what opens it
-    wanted = asked[1] if access == WRITE else asked[0]
     if wanted < _OPEN:
         _contradiction(judged, access, path, LEVELS[wanted])
     elif access != WRITE and asked[1] == _OPEN and place in _places(judged.asked) and _of_card(judged, access, path):
@@ -136,6 +136,8 @@ def _place(judged: Judged, path: str, found: dict[str, str]) -> None:
     """Decide the workspace, or a root of the profile or of the ceiling, that no list names."""
     asked, held = _levels(judged.asked, path), _levels(judged.held, path)
     own = judged.stated and path in _places(judged.asked)
+    if held[1] < _OPEN and _granted(judged.opened, WRITE, path):
+        return  # the grant's own mount opens it, and it must not become read-only inside that
     if held[1] == _OPEN or held[0] == _OPEN:
         if not own and not os.path.lexists(path):
             return
@@ -145,7 +147,7 @@ def _place(judged: Judged, path: str, found: dict[str, str]) -> None:
     elif own and held[0] < _OPEN == asked[0]:
         judged.narrowed.append(f"{CEILING} closes {path}")
     closed = [word for word, level in zip(("read", "write"), held, strict=True) if LEVELS[level] == GATED]
-    if own and closed and asked == held and not _granted(judged.opened, WRITE, path):
+    if own and closed and asked == held:
         judged.gated.append(f"{' and '.join(closed)} of {path} is gated: closed without a grant")
 
 

@@ -15,8 +15,9 @@ from launcher.grants import bindings, classes, desk, state, words
 from launcher.grants.bindings import Binding
 from launcher.grants.token import Grant
 from launcher.limits import NAMES
-from launcher.reach import Bounds, Opened
+from launcher.reach import Bounds
 from launcher.request import Request
+from launcher.roots import Opened
 from oci.refusal import Refusal, Refused
 
 _NO_NETWORK = "none"

@@ -194,10 +194,10 @@ def test_the_network_is_closed(config: Config) -> None:
 
 def test_nothing_is_started(config: Config) -> None:
     """A ceiling on the command leaves no run, and only a gated one speaks of grants."""
-    for level, hint in (("deny", ""), ("gated", "a grant opens it")):
+    for level, reason, hint in (("deny", "ceiling-command", ""), ("gated", "required", "card grant issue")):
         config(command=level)
         _, refusals = launch.judge(options.read(["--resolver", "192.0.2.1", "--", "x"])[0])
-        assert [(one.reason, one.hint) for one in refusals] == [("ceiling-command", hint)]
+        assert [(one.reason, one.hint) for one in refusals] == [(reason, hint)]
 
 
 def test_home_stays_the_cards_own(config: Config) -> None:
@@ -266,7 +266,7 @@ def test_grants_open_what_is_gated(config: Config, place: Path) -> None:
     assert (found.write, found.read, found.net) == ((f"{place}/work",), (f"{place}/data",), "pasta")
     assert found.allow_host == ("pypi.org",)
     closed, _, refusals = reach.bound(request, ceiling)
-    assert [refusal.reason for refusal in refusals] == ["ceiling-command"]
+    assert [refusal.reason for refusal in refusals] == ["required"]
     assert (closed.write, closed.read, closed.net) == ((), (f"{place}/work",), "none")
 
 

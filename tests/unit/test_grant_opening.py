@@ -8,13 +8,13 @@ import pytest
 
 from launcher import bench, launch
 from launcher.access.ceiling import Ceiling
-from launcher.access.profile import Profile
+from launcher.access.profile import Profile, Root
 from launcher.bench import Bench, CeilingFile
 from launcher.fs.paths import READ, WRITE
 from launcher.grants import approval, bindings, classes, opening, words
 from launcher.launch import Launch
-from launcher.reach import Opened
 from launcher.request import Request
+from launcher.roots import Opened
 from oci.refusal import Refusal, Refused
 
 PATH, TREE, HOST, START = "filesystem.path.write.v1", "filesystem.tree.write.v1", classes.PROXY_TARGET, classes.START
@@ -104,6 +104,27 @@ def test_the_whole_workspace(place: Path) -> None:
     assert roots(found) == {str(place / "w"): WRITE}
 
 
+def test_a_tree_covers_the_gated_roots_in_it(place: Path) -> None:
+    """A root of the profile that is gated too is opened with the tree around it, and is not read-only inside it."""
+    nested = Root(path=str(place / "w/src"), read="allow", write="gated")
+    request = asked(place, levels={"roots": (nested,)})
+    assert roots(judged(request)) == {str(place / "w"): READ, str(place / "w/src"): READ}
+    found = judged(request.replace(grant=(token(request, TREE, str(place / "w")),)))
+    assert roots(found) == {str(place / "w"): WRITE}
+    denied = asked(place, levels={"roots": (nested.replace(write="deny"),)})
+    with pytest.raises(Refused, match="denied"):
+        token(denied, TREE, str(place / "w"))
+    beside = judged(denied.replace(grant=(token(denied, TREE, str(place / "w/src2")),)))
+    assert roots(beside) == {str(place / "w"): READ, str(place / "w/src"): READ, str(place / "w/src2"): WRITE}
+
+
+def test_asking_for_less_is_heard(place: Path) -> None:
+    """A path that is named for reading stays read-only inside a tree that a grant opens for writing."""
+    request = asked(place, read=(str(place / "w/src"),))
+    found = judged(request.replace(grant=(token(request, TREE, str(place / "w")),)))
+    assert roots(found) == {str(place / "w"): WRITE, str(place / "w/src"): READ}
+
+
 def test_one_host_and_no_base_name(place: Path) -> None:
     """A network grant opens its host alone: not even the base names, and not what the card lists besides."""
     request = asked(place, allow_host=("github.com",))
@@ -180,13 +201,17 @@ def test_a_ceiling_between_issue_and_start(place: Path, monkeypatch: pytest.Monk
 
 
 def test_the_ceiling_can_gate_what_flags_ask(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bench whose ceiling gates writing: flags are kept read-only, until a grant opens them for one run."""
+    """A bench whose ceiling gates writing or the start: closed, until a grant opens it for one run."""
     gates = Ceiling(workspace_read="allow", workspace_write="gated", command="allow", network="allow")
     monkeypatch.setattr(bench, "ceiling", lambda: (CeilingFile(path="/c", data=b"", ceiling=gates), []))
     request = asked(place, write=(str(place / "w"),)).replace(profile=None)
     assert roots(judged(request)) == {str(place / "w"): READ}
     found = judged(request.replace(grant=(token(request, TREE, str(place / "w")),)))
     assert roots(found) == {str(place / "w"): WRITE}
+    shut = CeilingFile(path="/c", data=b"", ceiling=gates.replace(command="gated"))
+    monkeypatch.setattr(bench, "ceiling", lambda: (shut, []))
+    assert refused(request) == ["required"]
+    assert judged(request.replace(grant=(token(request, START),)))
 
 
 def test_the_policy_file_stays_the_universe(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
