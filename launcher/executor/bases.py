@@ -39,7 +39,6 @@ class ProcessBase:
         self.guarantees: dict[str, bool] = dict(started["guarantees"])
         self.lifetime_containment = bool(started["lifeline"])
 
-    @property
     def has_ended(self) -> bool:
         """Return whether it has ended by now."""
         return self._running.child.status() is not None

@@ -5,7 +5,7 @@ from typing import Any
 from launcher.value import Value
 
 _SIGNAL_BASE = 128
-TIMED_OUT, OUT_OF_MEMORY, KILLED = "timed-out", "out-of-memory", "killed"
+EXITED, TIMED_OUT, OUT_OF_MEMORY, KILLED = "exited", "timed-out", "out-of-memory", "killed"
 
 
 class Result(Value):
@@ -13,8 +13,8 @@ class Result(Value):
 
     `status` is the command's own, 128 + N when signal N ended it, 124 after its timeout. `stdout` and `stderr` are what
     was kept of them: nothing, where the caller read the streams itself. `truncated`: more came than was kept.
-    `how` is the receipt's word: `exited`, `timed-out`, `out-of-memory`, or `killed` where `kill` left nobody to account
-    for the run; `receipt` is then None. `notes` are card-run's own lines, what was denied among them.
+    `how` it ended: `exited` (by itself or by a signal), `timed-out`, `out-of-memory`, or `killed` where `kill` left
+    nobody to account for the run; `receipt` is then None. `notes` are card-run's own lines, what was denied among them.
     `lifetime_containment`: the kernel ended, or would have, whatever of the command outlived its card-run.
     """
 
@@ -32,7 +32,7 @@ class Result(Value):
     @property
     def ok(self) -> bool:
         """Return whether the command ended by itself, with status 0."""
-        return self.status == 0 and self.how not in (TIMED_OUT, OUT_OF_MEMORY, KILLED)
+        return self.status == 0 and self.how == EXITED
 
     @property
     def signal(self) -> int | None:
@@ -56,6 +56,15 @@ class Result(Value):
     def guarantees(self) -> dict[str, bool]:
         """Return which guarantees this run measured, none without a receipt."""
         return dict(self.receipt["guarantees"]) if self.receipt is not None else {}
+
+
+def how(receipt: dict[str, Any] | None) -> str:
+    """Return how a run ended, by its receipt, or for want of one."""
+    if receipt is None:
+        return KILLED
+    if receipt["timed_out"]:
+        return TIMED_OUT
+    return OUT_OF_MEMORY if receipt["oom"] else EXITED
 
 
 class CardLostError(Exception):

@@ -11,7 +11,7 @@ import threading
 import time
 
 from launcher.executor.child import Child
-from launcher.executor.result import KILLED, CardLostError, Result
+from launcher.executor.result import CardLostError, Result, how
 from launcher.executor.steps import Steps, T, Wait
 from launcher.executor.told import Told
 from launcher.run import directory
@@ -157,7 +157,7 @@ class Running:
             stdout=out,
             stderr=b"" if self.at_terminal else err,
             truncated=self._truncated,
-            how=str(told.receipt["how"]) if told.receipt else KILLED,
+            how=how(told.receipt),
             notes=tuple(told.notes),
             lifetime_containment=bool(told.started["lifeline"]),
             receipt=told.receipt,

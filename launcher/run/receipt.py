@@ -40,6 +40,7 @@ class Measured(Value):
     exit_status: int | None = None
     signalled: bool = False
     oom: bool = False
+    timed_out: bool = False
 
 
 def guarantees(measured: Measured, expected: dict[str, str]) -> dict[str, bool]:
@@ -123,6 +124,7 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "how": EXITED,
         "start": {"kind": "warm" if launch.cold is None else "cold", "reason": launch.cold},
         "oom": measured.oom,
+        "timed_out": measured.timed_out,
         "plan_digest": plan.digest,
         "image": launch.image,
         "command": list(launch.command),

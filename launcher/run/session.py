@@ -80,7 +80,7 @@ class Session:
         if self._podman.signalled or measured.ledger is None or status >= _PODMANS_OWN:
             status = self._settle(status)
             measured = measured.replace(ledger=self._ledger(), exit_status=status)
-        measured = measured.replace(oom=ending.memory(self._run, status))
+        measured = measured.replace(oom=ending.memory(self._run, status), timed_out=self._podman.expired)
         account(plan, measured, self._record, quiet=quiet, receipt=receipt)
         return status
 

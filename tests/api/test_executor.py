@@ -1,0 +1,220 @@
+"""Executors for blocking callers: what a command gets, what comes back, and how each failure is told."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from launcher import CardLostError, ClosedError, ExecutorSet, Refused, Result, Settings, TooManyExecutorsError
+from tests.api.kit import executors, profile
+
+
+def shell(text: str) -> list[str]:
+    """Return a command that a shell reads."""
+    return ["sh", "-c", text]
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_command_and_its_result(workspace: Path) -> None:
+    """Status, both streams apart and nothing of card-run's own in them, what was measured, and the receipt."""
+    with executors(workspace, settings=Settings(env={"GREETING": "all\nof it", "ONE": "1"})) as made:
+        executor = made.executor("a")
+        result = executor.run_command(
+            shell('printf %s "$GREETING $ONE $TWO"; cat; pwd >&2; exit 3'), input=b" in", env={"ONE": "one", "TWO": "2"}
+        )
+        assert (result.status, result.ok, result.signal, result.how) == (3, False, None, "exited")
+        assert result.stdout == b"all\nof it one 2 in"
+        assert result.stderr == f"{workspace}\n".encode()
+        assert result.guarantees["write_boundary"]
+        assert result.lifetime_containment
+        assert result.receipt is not None
+        assert result.receipt["run"] == result.run_id
+        assert result.receipt["command"] == list(result.command)
+        assert executor.run_command(["true"]).ok
+        assert executor.run_command(["sh", "-c", "kill -9 $$"]).signal == signal.SIGKILL
+
+
+def test_home_and_tmp_are_an_executors_own(workspace: Path) -> None:
+    """What one command leaves there the next one finds, and no other executor; nothing of it is on the bench after."""
+    with executors(workspace) as made:
+        one, other = made.executor("one"), made.executor("two")
+        assert made.executor("one") is one
+        assert one.name != other.name
+        assert one.run_command(shell('echo mine > "$HOME/file"; echo mine > "$TMPDIR/file"')).ok
+        assert one.run_command(shell('cat "$HOME/file" /tmp/file')).stdout == b"mine\nmine\n"
+        assert (
+            other.run_command(shell('ls -A "$HOME" /tmp')).stdout == b"/card:\n\n/tmp:\npytest-of-card\n"
+        )  # where the workspace is
+
+
+def test_every_refusal_is_told(workspace: Path) -> None:
+    """All at once, each with reason, text and hint, and nothing was started; the executor is good for the next."""
+    with executors(workspace, settings=Settings()) as made:
+        executor = made.executor("a")
+        with pytest.raises(Refused) as refused:
+            executor.run_command(shell("touch started"), cwd="/etc", run_id="Bad", env={"a b": ""})
+        assert {one.reason for one in refused.value.refusals} == {"cwd-outside", "bad-run-id", "bad-env"}
+        assert not (workspace / "started").exists()
+        with pytest.raises(Refused) as unplanned:
+            executor.prepare(["true"], cwd="/etc").plan()
+        assert "cwd-outside" in {one.reason for one in unplanned.value.refusals}
+    with executors(workspace) as made:
+        assert made.executor("a").run_command(["true"]).ok
+
+
+def test_what_would_be_enforced_is_known_before(workspace: Path) -> None:
+    """The compile report, the guarantees that the start will want, and the whole plan; nothing is started for it."""
+    with executors(workspace, host_read="allow") as made:
+        prepared = made.executor("a").prepare(shell("touch started"))
+        assert {row.feature: row.state for row in prepared.report}["host_read"] == "narrowed"
+        assert {"write_boundary", "network_boundary"} <= set(prepared.guarantees_needed)
+        assert prepared.plan()["plan"]["run"]
+        assert not (workspace / "started").exists()
+        assert set(prepared.guarantees_needed) <= {name for name, true in prepared.run().guarantees.items() if true}
+
+
+def test_output_beyond_the_limit_is_dropped(workspace: Path) -> None:
+    """The first bytes are kept, the command goes on to its own end, and the result says so."""
+    with executors(workspace) as made:
+        text = "head -c 3000000 /dev/zero; echo err >&2; touch went_on; exit 4"
+        result = made.executor("a").run_command(shell(text), output_limit=1000)
+        assert (result.status, result.truncated) == (4, True)
+        assert result.stdout == bytes(1000)
+        assert result.stderr == b"err\n"
+        assert (workspace / "went_on").exists()
+        assert not made.executor("a").run_command(shell("head -c 1000 /dev/zero"), output_limit=1000).truncated
+
+
+def test_a_timeout_ends_the_command(workspace: Path) -> None:
+    """One that ignores SIGTERM is killed after stop_seconds, and neither is taken for a status of its own."""
+    with executors(workspace, settings=Settings(stop_seconds=1)) as made:
+        start = time.monotonic()
+        result = made.executor("a").run_command(shell("trap '' TERM; while :; do sleep 0.1; done"), timeout=0.5)
+        assert result.timed_out
+        assert not result.ok
+        assert time.monotonic() - start < 10
+        exited = made.executor("a").run_command(shell("exit 124"), timeout=20)
+        assert (exited.status, exited.timed_out) == (124, False)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_started_process_is_spoken_to(workspace: Path) -> None:
+    """Its streams as they come, signals, and the result at its end; the start returns once it runs."""
+    with executors(workspace) as made:
+        text = (
+            "trap 'echo got it; exit 9' USR1; while read line; do echo heard $line; done; echo err >&2; sleep 60 & wait"
+        )
+        with made.executor("a").prepare(shell(text), stdin=True).start() as process:
+            assert process.guarantees["process_boundary"]
+            assert process.level == "full"
+            assert process.stdin is not None
+            process.stdin.write(b"one\ntwo\n")
+            lines = iter(process.stdout)
+            assert [next(lines), next(lines)] == [b"heard one\n", b"heard two\n"]
+            process.stdin.close()
+            assert process.stderr.readline() == b"err\n"
+            assert not process.has_ended()
+            process.send_signal(signal.SIGUSR1)
+            assert process.stdout.read() == b"got it\n"
+            result = process.wait()
+            assert process.wait() == result
+        assert result.status == 9
+        assert process.has_ended()
+        with pytest.raises(ValueError, match="does not cross"):
+            process.send_signal(signal.SIGSTOP)
+        with pytest.raises(ValueError, match="no terminal"):
+            process.resize(1, 1)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_terminal(workspace: Path) -> None:
+    """A size, changed while it runs, a line typed and Ctrl-C; what the command writes comes from the one master."""
+    with executors(workspace) as made:
+        text = "stty size; read line; stty size; trap 'echo stopped; exit 5' INT; echo you said $line; "
+        text += "while :; do sleep 0.1; done"
+        with made.executor("a").prepare(shell(text), terminal=(30, 100)).start() as process:
+            assert process.stdin is not None
+            assert process.stdout.readline() == b"30 100\r\n"
+            process.resize(40, 120)
+            process.stdin.write(b"hello\n")
+            assert [process.stdout.readline() for _ in range(3)] == [b"hello\r\n", b"40 120\r\n", b"you said hello\r\n"]
+            process.stdin.write(b"\x03")
+            assert b"stopped" in process.stdout.read()
+            assert process.wait().status == 5
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("how", ["terminate", "kill", "leave"])
+def test_a_process_is_ended(how: str, workspace: Path) -> None:
+    """Asked to end, killed at once, or left by an exception: it has ended, and the result says how."""
+    with executors(workspace, settings=Settings(stop_seconds=1)) as made:
+        process = made.executor("a").prepare(shell("trap 'exit 6' TERM; echo ready; sleep 60 & wait")).start()
+        assert process.stdout.readline() == b"ready\n"
+        if how == "leave":
+            with pytest.raises(KeyError), process:
+                raise KeyError
+        else:
+            getattr(process, how)()
+        result = process.wait()
+        killed = how == "kill"
+        assert (result.status, result.how) == ((137, "killed") if killed else (6, "exited"))
+        assert (result.receipt is None) == killed
+        process.terminate()
+        process.kill()
+
+
+def test_there_are_no_more_executors_than_allowed(workspace: Path) -> None:
+    """Closing one makes room; a closed one runs nothing, and a new one of its key has nothing of it."""
+    with executors(workspace, most=1) as made:
+        one = made.executor("one")
+        assert one.run_command(shell("touch ~/file")).ok
+        with pytest.raises(TooManyExecutorsError):
+            made.executor("two")
+        one.close()
+        one.close()
+        with pytest.raises(ClosedError):
+            one.run_command(["true"])
+        again = made.executor("one")
+        assert again.name != one.name
+        assert again.run_command(shell("ls ~")).stdout == b""
+    with pytest.raises(ClosedError):
+        made.executor("three")
+
+
+def test_several_threads_share_an_executor(workspace: Path) -> None:
+    """Each gets the result of its own command; closing from another thread ends what runs."""
+    found: dict[int, Result] = {}
+    with executors(workspace, settings=Settings(stop_seconds=1)) as made:
+        executor = made.executor("a")
+
+        def work(number: int) -> None:
+            found[number] = executor.run_command(shell(f"echo {number}; sleep {60 * (number == 3)}"))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads[:3]:
+            thread.join(60)
+        executor.close()
+        threads[3].join(60)
+    assert [found[number].stdout for number in range(3)] == [b"0\n", b"1\n", b"2\n"]
+    assert found[3].signal == signal.SIGTERM
+
+
+def test_a_card_run_that_is_killed_is_told_apart(workspace: Path) -> None:
+    """No status is made up for it: that nobody accounts for the run is an error of its own type."""
+    with executors(workspace) as made, made.executor("a").prepare(["sleep", "60"]).start() as process:
+        process._running.child.send_signal(signal.SIGKILL)
+        with pytest.raises(CardLostError) as lost:
+            process.wait()
+        assert (lost.value.status, lost.value.run_id) == (-9, process.run_id)
+
+
+def test_a_scratch_root_that_a_card_may_write_is_refused(workspace: Path) -> None:
+    """A worker could put something else in place of the next command's HOME."""
+    with ExecutorSet(profile(workspace), scratch_root=workspace / "scratch") as made:
+        with pytest.raises(Refused) as refused:
+            made.executor("a").run_command(["true"])
+        assert [one.reason for one in refused.value.refusals] == ["keep-writable"]
