@@ -10,7 +10,9 @@ import subprocess
 from collections.abc import Callable
 from pwd import getpwuid
 
-from launcher import launch
+from launcher import bench, launch, options
+from launcher.access.judge import ALLOW, LEVELLED, REAL
+from launcher.cardfile import load
 from launcher.egress import nameservers, policy
 from launcher.request import DEFAULT_IMAGE
 from launcher.stage2 import landlock
@@ -151,6 +153,35 @@ def image() -> Finding:
     return Finding(name="card image", good=good, found=found, hint="make image, or name another with --image")
 
 
+def ceiling() -> Finding:
+    """Read the bench's own settings: what every run is restricted by, and whether the file is root's alone."""
+    found, refusals = bench.ceiling()
+    refusals = list(dict.fromkeys([*refusals, *bench.read()[1]]))
+    if refusals:
+        text = "; ".join(refusal.text for refusal in refusals)
+        return Finding(name="ceiling", good=False, found=text, hint=refusals[0].hint)
+    if found is None:
+        return Finding(name="ceiling", good=True, found=f"none in {bench.CONFIG}")
+    top = found.ceiling
+    less = [f"{name} {getattr(top, name)}" for name in LEVELLED if getattr(top, name) != ALLOW]
+    less += [f"home {top.home}"] if top.home != REAL else []
+    less += [f"workspaces below {top.workspace}"] if top.workspace else []
+    less += [f"{root.path} read {root.read}, write {root.write}" for root in top.roots]
+    return Finding(name="ceiling", good=True, found=f"{found.path}: {'; '.join(less) or 'everything is allowed'}")
+
+
+def defaults() -> Finding:
+    """Read the user's defaults, which every run of this user starts from."""
+    path = options.user_config()
+    try:
+        found = load.defaults(path)
+    except Refused as error:
+        text = "; ".join(refusal.text for refusal in error.refusals)
+        return Finding(name="your defaults", good=False, found=text, hint=error.refusals[0].hint)
+    said = " ".join(found.values) if found else ""
+    return Finding(name="your defaults", good=True, found=f"{path}: {said or 'nothing'}" if found else f"no {path}")
+
+
 CHECKS: tuple[Callable[[], Finding], ...] = (
     rootless,
     podman,
@@ -163,5 +194,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     runtime_directory,
     resolver,
     policy_file,
+    ceiling,
+    defaults,
     image,
 )

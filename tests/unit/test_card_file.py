@@ -595,6 +595,31 @@ def test_the_schema_and_card_run_agree(table: dict[str, Any], name: str, odd: An
     assert not VALIDATOR.is_valid(table) or len(found) == len(by_name)
 
 
+BOUNDS: dict[str, list[Any]] = {
+    "limits.pids": [0, 1, (1 << 63) - 1, 1 << 63, "1", 1.5],
+    "limits.memory": [0, 1, (1 << 63) - 1, 1 << 63, "0", "00g", "01k", "1kb", "2 g", "9" * 21],
+    "limits.timeout": [0, 0.0001, 0.001, 999_999_999, 1e9, "5"],
+    "name": ["", "x" * 64, "x" * 65, "a\nb", "\u0080"],
+    "image": ["alpine", "a/b", "a.b/", "a.b/c", "-a.b/c", "localhost/x y", "a:1/b", "localhost/" + "x" * 4096],
+    "command": [[], [""], ["a"], "a", ["a\x00"]],
+    "env": [[], ["=x"], ["A B"], ["A="], ["A=\x00"], ["\u00c4"]],
+    "read": [["~"], ["~a"], ["~/a"], [""], ["a\x7f"], ["a" * 4096], ["a" * 4097]],
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_the_schema_and_card_run_agree_at_the_edges(name: str) -> None:
+    """The values on both sides of each bound are taken or refused by both, and some are taken."""
+    key = KEYS[name]
+    taken = []
+    for value in BOUNDS[name]:
+        table = {key.table: {key.name: value}} if key.table else {key.name: value}
+        good = shape.problems(table, base="/cards") == []
+        assert VALIDATOR.is_valid(table) == good, value
+        taken.append(good)
+    assert {True, False} == set(taken)
+
+
 @given(ACCESSES, st.sampled_from(sorted(judge.KEYS)), ODD)
 def test_the_schema_refuses_no_profile_that_is_good(table: dict[str, Any], key: str, odd: Any) -> None:
     """What the schema refuses of `[access]`, card-run refuses; pairs and places are card-run's alone to judge."""
