@@ -1,8 +1,10 @@
 """What a profile answers about one thing: 0 closed, 1 opened by a grant, 2 open.
 
 The rule: the deepest root that holds a path decides, and a scope that spans several places gets the least of their
-answers. Pure: paths are compared as text, so whoever asks resolves them first, as minting and starting do.
+answers. Paths are compared as text, so whoever asks resolves them first (`resolved`), as minting and starting do.
 """
+
+import os
 
 from launcher.access.judge import LEVELS, normal
 from launcher.access.profile import VERSION, Profile
@@ -84,6 +86,16 @@ def _lowest(profile: Profile, scope: Place, *, write: bool) -> int:
     table = levels(profile, write=write)
     inside = [level for top, level in table.items() if top and holds(scope.path, top)] if scope.tree else []
     return min([deepest(table, scope.path), *inside])
+
+
+def resolved(path: str, *, tree: bool = False) -> str:
+    """Return the scope of a path of this bench, resolved through its links: what `access_for` is to be asked about.
+
+    A path that is asked about as it was given says where it seems to be, and a link leads elsewhere.
+    """
+    scope = f"{TREE if tree else ''}{os.path.realpath(path)}" if path.startswith("/") else path
+    place(scope)
+    return scope
 
 
 def place(scope: str) -> Place:

@@ -7,6 +7,7 @@ what one could hold. File-system targets are resolved here; the rest is pure.
 import os
 import stat
 
+from launcher.access.judge import normal
 from launcher.access.scope import COMMAND, HOST, NETWORK, READ, TREE, WRITE, peer
 from launcher.fs.paths import unprintable
 from launcher.value import Value
@@ -85,8 +86,8 @@ def normalise(cls: Class, text: str, *, command: str) -> str:
         return HOST
     if cls.form:
         path = text.removeprefix(TREE) if cls.form == TREE_FORM else text
-        if not path.startswith("/") or unprintable(path):
-            _malformed(cls, text, "an absolute path")
+        if not normal(path) or unprintable(path):
+            _malformed(cls, text, "an absolute path, without //, . and ..")
         return os.path.realpath(path)
     try:
         found = peer(text.lower())

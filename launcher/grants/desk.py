@@ -10,7 +10,8 @@ import time
 from launcher.access import guarantees
 from launcher.access.judge import LEVELS
 from launcher.access.profile import Profile
-from launcher.access.scope import access_for
+from launcher.access.scope import TREE, access_for, levels
+from launcher.fs import protect
 from launcher.grants import classes, keys, records, spent, token
 from launcher.grants.bindings import Binding
 from launcher.grants.classes import Anchor, Class
@@ -57,7 +58,8 @@ def issue(  # noqa: PLR0913 - everything that a grant is tied to
     normal = classes.normalise(kind, target, command=binding.command)
     found = classes.anchor(normal) if kind.form in {classes.PATH_FORM, classes.TREE_FORM} else Anchor()
     wanted = guarantees.spell((*guarantees.needed(profile), *required))
-    refusals = [*_gated(profile, kind, normal), *classes.unsupported(kind, normal, found), *_run(binding)]
+    refusals = _linked(profile, target.removeprefix(TREE), normal) if found.path else []
+    refusals += [*_gated(profile, kind, normal), *classes.unsupported(kind, normal, found), *_run(binding)]
     refusals += [*_seconds(seconds, most), *_clock(state, now), *_promised(wanted, binding)]
     if refusals:
         raise Refused(refusals)
@@ -122,6 +124,18 @@ def there(grant: Grant) -> Anchor:
     if refusals:
         raise Refused(refusals)
     return found
+
+
+def _linked(profile: Profile, target: str, real: str) -> list[Refusal]:
+    """Refuse a target behind a link which a worker may have made: a person saw its name, and not where it leads."""
+    table = levels(profile, write=True)
+    through = protect.link(target, [top for top, level in table.items() if top and level])
+    if table[""] and target != real:
+        through = through or target
+    if not through:
+        return []
+    text = f"{target} leads through the symbolic link {through}, which a worker may have made, to {real}"
+    return [Refusal("target-linked", text, "ask about where it leads, and grant that by its own name")]
 
 
 def _gated(profile: Profile, kind: Class, target: str) -> list[Refusal]:

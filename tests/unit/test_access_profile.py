@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from launcher.access import compiled, guarantees
 from launcher.access.judge import LEVELLED, LEVELS
 from launcher.access.profile import Profile, Root, canonical, fingerprint
-from launcher.access.scope import access_for, access_version
+from launcher.access.scope import access_for, access_version, resolved
 from launcher.access.table import parse, parse_ceiling, problems
 from launcher.run import receipt
 from oci.refusal import Refused
@@ -204,6 +204,15 @@ def test_malformed_scopes_raise(kind: str, scope: str) -> None:
     with pytest.raises(Refused) as caught:
         access_for(Profile(workspace="/w", command="allow", network="allow", host_read="allow"), kind, scope)
     assert [one.reason for one in caught.value.refusals] == ["bad-scope"]
+
+
+def test_scopes_of_paths_are_resolved(tmp_path: Path) -> None:
+    """What a link is asked about is where it leads; what is no absolute path is no scope."""
+    (tmp_path / "link").symlink_to("/etc")
+    assert resolved(f"{tmp_path}/link") == "/etc"
+    assert resolved(f"{tmp_path}/link/", tree=True) == "tree:/etc"
+    with pytest.raises(Refused, match="bad-scope"):
+        resolved("link")
 
 
 @pytest.mark.parametrize("kind", ["", "filesystem", "filesystem.execute", "Network", "command"])

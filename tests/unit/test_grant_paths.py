@@ -122,15 +122,32 @@ def test_content_is_not_identity(held: State, work: Path) -> None:
 
 
 def test_a_target_is_resolved_when_it_is_issued(held: State, work: Path) -> None:
-    """A grant for a link is one for what it led to then, asked of the profile as that."""
-    (work / "link").symlink_to(work / "src")
-    text = issue(held, work, TREE, work / "link")
+    """A grant for a link is one for what it leads to, asked of the profile as that; dots are no target."""
+    (work.parent / "link").symlink_to(work / "src")
+    text = issue(held, work, TREE, work.parent / "link")
     assert desk.take(held, text, profile(work), binding(work)).target == str(work / "src")
-    (work / "out").symlink_to("/etc")
+    (work.parent / "out").symlink_to("/etc")
     with pytest.raises(Refused, match="denied"):
-        issue(held, work, TREE, work / "out")
-    with pytest.raises(Refused, match="denied"):
-        issue(held, work, PATH, f"{work}/../../x")
+        issue(held, work, TREE, work.parent / "out")
+    for odd in (f"{work}/../w/src", f"{work}//src", f"{work}/src/", f"{work}/./src"):
+        with pytest.raises(Refused, match="malformed"):
+            issue(held, work, TREE, odd)
+
+
+def test_a_link_of_a_workers_is_not_followed(held: State, work: Path) -> None:
+    """Where a worker may have written, a link is refused by name: who was asked saw its name and not where it leads."""
+    precious = work.parent / "precious"
+    precious.touch()
+    (work / "notes").symlink_to(precious)
+    (work / "inner").symlink_to(work / "src")
+    wide = profile(work).replace(host_read="gated", host_write="gated")
+    for given, target in ((profile(work), work / "inner/file"), (wide, work / "notes"), (wide, work / "inner/file")):
+        with pytest.raises(Refused, match="target-linked"):
+            desk.issue(held, given, binding(work), cls=PATH, target=str(target))
+    assert desk.issue(held, wide, binding(work), cls=PATH, target=str(precious))
+    (work.parent / "elsewhere").symlink_to(precious)
+    with pytest.raises(Refused, match="target-linked"):
+        desk.issue(held, wide, binding(work), cls=PATH, target=str(work.parent / "elsewhere"))
 
 
 def test_a_tree_ends_at_its_name(held: State, work: Path) -> None:
