@@ -19,6 +19,7 @@ else:
     import _signal
 
 _RELEASED = b"."
+_SIZE = (24, 80)
 
 
 class Parted:
@@ -56,10 +57,11 @@ class Parted:
         return True
 
 
-def part(run: str) -> Parted | int:
+def part(run: str, *, interactive: bool, tty: bool) -> Parted | int:
     """Fork. Return the exit status in the process that was started, and in the new one its end.
 
-    Only while this process has one thread, and before anything that the fork would hold twice.
+    An `interactive` card gets an input that never ends by itself: `card attach` brings one that does. Only while this
+    process has one thread, and before anything that the fork would hold twice.
     """
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -67,6 +69,8 @@ def part(run: str) -> Parted | int:
         os.close(write_end)
         return _wait(child, read_end, run)
     _leave()
+    if interactive:
+        _endless(0, tty=tty)
     return Parted(write_end, run)
 
 
@@ -89,6 +93,25 @@ def _nothing(fd: int) -> None:
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, fd)
     os.close(null)
+
+
+def _endless(fd: int, *, tty: bool) -> None:
+    """Make a descriptor one that is open to read and has nothing: what podman has for the card's input.
+
+    A terminal for a card with one, of the usual size: podman asks its own for that. The other end stays open as long as
+    this process lives.
+    """
+    if tty:
+        import fcntl
+        import struct
+        import termios
+
+        _, end = os.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", *_SIZE, 0, 0))
+    else:
+        end, _ = os.pipe()
+    os.dup2(end, fd)
+    os.close(end)
 
 
 def _wait(child: int, released: int, run: str) -> int:

@@ -66,7 +66,7 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
     if launch.detach:
         from launcher.run import detach  # only a detached card leaves the process that was started
 
-        came = detach.part(launch.run)
+        came = detach.part(launch.run, interactive=launch.interactive, tty=launch.tty)
         if isinstance(came, int):
             return came
         parted = came

@@ -87,14 +87,16 @@ def _open(path: str) -> BinaryIO | None:
 
 
 def _tail(entries: list[bytes], last: int) -> list[bytes]:
-    """Return the entries that make the last so many lines; a partial one goes on in the next of its stream."""
-    count, start = 0, len(entries)
-    while start > 0 and count <= last:
-        start -= 1
-        count += _parsed(entries[start])[2]
-    if count > last:
-        start += 1
-    return entries[start:]
+    """Return the entries of the last so many lines, in the order in which the lines ended."""
+    lines: list[list[bytes]] = []
+    begun: dict[bytes, list[bytes]] = {}
+    for entry in entries:
+        _, stream, whole, _ = _parsed(entry)
+        begun.setdefault(stream, []).append(entry)
+        if whole:
+            lines.append(begun.pop(stream))
+    lines += begun.values()
+    return [entry for line in lines[len(lines) - last :] for entry in line] if last < len(lines) else entries
 
 
 def _parsed(entry: bytes) -> tuple[bytes, bytes, bool, bytes]:
