@@ -46,7 +46,13 @@ def issue(
     """
     request = _request(sys.argv[3:])
     try:
-        text, grant = approval.approve(request, cls=cls, target=target, seconds=seconds, required=tuple(require or ()))
+        text, grant = approval.approve(
+            request,
+            cls=cls,
+            target=target.removesuffix("/"),  # as a shell completes a directory
+            seconds=seconds,
+            required=tuple(require or ()),
+        )
     except Refused as error:
         output.refusals(error.refusals)
         raise typer.Exit(1) from None
