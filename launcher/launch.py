@@ -133,6 +133,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
         *closed,
         *guard.deciding_files(request, path, roots),
         *guard.grant_keys(roots),
+        *_granted(request, roots),
         *unkept,
         *homeless,
         *unset,
@@ -182,6 +183,15 @@ def _bounded(request: Request) -> "tuple[Request, Bounds | None, list[Refusal]]"
 
         request, bounds, refused = reach.bound(request, ceiling)
     return request, bounds, [*refusals, *refused]
+
+
+def _granted(request: Request, roots: Filesystem) -> list[Refusal]:
+    """Refuse a granted path that was swapped since its token was compared."""
+    if request.opened is None:
+        return []
+    from launcher.grants import opening
+
+    return opening.rooted(roots, request.opened.grants)
 
 
 def _filesystem(request: Request) -> filesystem.Asked:

@@ -10,7 +10,7 @@ from launcher.access.profile import Profile
 from launcher.access.scope import READ, WRITE, peer
 from launcher.bench import CeilingFile
 from launcher.egress import policy as policies
-from launcher.fs.policy import HOME
+from launcher.fs.policy import HOME, Filesystem
 from launcher.grants import bindings, classes, desk, state, words
 from launcher.grants.bindings import Binding
 from launcher.grants.token import Grant
@@ -98,6 +98,20 @@ def use(grants: tuple[Grant, ...]) -> None:
     with state.opened() as held:
         for grant in grants:
             desk.use(held, grant)
+
+
+def rooted(roots: Filesystem, grants: tuple[Grant, ...]) -> list[Refusal]:
+    """Refuse each granted path that is not, as it was now resolved to be mounted, the very thing that was granted.
+
+    What is mounted is compared with these roots from inside (stage 2), so that no moment is left to swap it in.
+    """
+    found = {root.path: (root.device, root.inode) for root in roots.roots}
+    text = "{} is not what it was when the grant was issued"
+    return [
+        Refusal("target-changed", text.format(grant.target), "look at the path, then issue the grant again")
+        for grant in grants
+        if grant.anchor and found.get(grant.target) != (grant.device, grant.inode)
+    ]
 
 
 def swapped(refusals: list[Refusal], grants: tuple[Grant, ...]) -> list[Refusal]:

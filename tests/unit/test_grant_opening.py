@@ -10,6 +10,7 @@ from launcher import bench, launch
 from launcher.access.ceiling import Ceiling
 from launcher.access.profile import Profile, Root
 from launcher.bench import Bench, CeilingFile
+from launcher.fs import policy as filesystem
 from launcher.fs.paths import READ, WRITE
 from launcher.grants import approval, bindings, classes, opening, words
 from launcher.launch import Launch
@@ -287,6 +288,21 @@ def test_a_plan_uses_nothing_up(place: Path) -> None:
     text = token(request, PATH, str(place / "w/file"))
     for _ in range(3):
         judged(request.replace(grant=(text,)))
+
+
+def test_a_swap_between_two_looks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is put in place after the token was compared, and before the roots are resolved, is seen."""
+    request = asked(place)
+    text = token(request, PATH, str(place / "w/file"))
+    decide = filesystem.decide
+
+    def late(*given: Any, **more: Any) -> Any:
+        (place / "other").touch()
+        (place / "other").rename(place / "w/file")
+        return decide(*given, **more)
+
+    monkeypatch.setattr(filesystem, "decide", late)
+    assert refused(request.replace(grant=(text,))) == ["target-changed"]
 
 
 def test_swapped_is_told_by_its_name(place: Path) -> None:
