@@ -51,17 +51,16 @@ def test_home_and_tmp_are_an_executors_own(workspace: Path) -> None:
 
 def test_every_refusal_is_told(workspace: Path) -> None:
     """All at once, each with reason, text and hint, and nothing was started; the executor is good for the next."""
-    with executors(workspace, settings=Settings()) as made:
+    with executors(workspace) as made:
         executor = made.executor("a")
         with pytest.raises(Refused) as refused:
-            executor.run_command(shell("touch started"), cwd="/etc", run_id="Bad", env={"a b": ""})
-        assert {one.reason for one in refused.value.refusals} == {"cwd-outside", "bad-run-id", "bad-env"}
+            executor.run_command(shell("touch started"), cwd="/etc", run_id="Bad")
+        assert {one.reason for one in refused.value.refusals} == {"cwd-outside", "bad-run-id"}
         assert not (workspace / "started").exists()
         with pytest.raises(Refused) as unplanned:
             executor.prepare(["true"], cwd="/etc").plan()
-        assert "cwd-outside" in {one.reason for one in unplanned.value.refusals}
-    with executors(workspace) as made:
-        assert made.executor("a").run_command(["true"]).ok
+        assert [one.reason for one in unplanned.value.refusals] == ["cwd-outside"]
+        assert executor.run_command(["true"]).ok
 
 
 def test_what_would_be_enforced_is_known_before(workspace: Path) -> None:
