@@ -43,6 +43,7 @@ test-kernel: setup
 
 test-bench: setup man
 	$(BENCH) --fresh --images tools $(PYTEST_IN_BENCH) /src/tests/bench
+	$(BENCH) --fresh $(PYTEST_IN_BENCH) /src/tests/api
 	$(BENCH) --fresh --world b0 $(PYTEST_IN_BENCH) /src/tests/bench/test_walls.py
 	$(BENCH) --fresh --world v6only $(PYTEST_IN_BENCH) /src/tests/worlds/test_v6only.py
 	$(BENCH) --fresh --world v4only $(PYTEST_IN_BENCH) /src/tests/worlds/test_v4only.py
