@@ -11,7 +11,7 @@ NFT_TESTS := $(addprefix /src/tests/kernel/,test_audit_listing.py test_ledger_pa
 OLD_TESTS := $(addprefix /src/tests/bench/,test_denials.py test_files.py test_hooks.py test_networks.py test_prepared.py \
 	test_proof.py test_run.py)
 
-ROOT_TESTS := $(addprefix /src/tests/worlds/,test_root.py test_install.py)
+ROOT_TESTS := $(addprefix /src/tests/worlds/,test_root.py test_install.py test_ceiling.py test_full_disk.py)
 
 # For packagers: where to, and which interpreter is to run it. The one that installs needs the dependencies too.
 PREFIX ?= /usr/local
@@ -49,7 +49,7 @@ test-bench: setup man
 	$(BENCH) --fresh --world v4only $(PYTEST_IN_BENCH) /src/tests/worlds/test_v4only.py
 	$(BENCH) --fresh --world dead-resolver $(PYTEST_IN_BENCH) /src/tests/worlds/test_dead_resolver.py
 	$(BENCH) --fresh --release bookworm $(PYTEST_IN_BENCH) $(OLD_TESTS)
-	$(BENCH) --fresh --root $(PYTEST_IN_BENCH) /src/tests/worlds/test_root.py /src/tests/worlds/test_full_disk.py $(NFT_TESTS)
+	$(BENCH) --fresh --root $(PYTEST_IN_BENCH) $(ROOT_TESTS) $(NFT_TESTS)
 
 check: setup ## format, lint and types
 	.venv/bin/ruff format --check .
@@ -75,7 +75,7 @@ image: setup ## build the card image
 		echo 'image: no podman on this machine, so it is built into the bench' >&2; \
 		$(BENCH) --fresh podman image list localhost/card-run/card; fi
 
-man: build/man/card-run.1 build/man/card.1 ## build the manual pages
+man: build/man/card-run.1 build/man/card.1 build/man/card-file.5 ## build the manual pages
 
 build/man/%: launcher/%.md
 	@mkdir -p $(@D)

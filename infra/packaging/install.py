@@ -156,11 +156,11 @@ def _compile(place: Place) -> None:
 
 def _documents(place: Place) -> None:
     share = f"{place.prefix}/share"
-    for page in ("card-run.1", "card.1"):
+    for page in ("card-run.1", "card.1", "card-file.5"):
         source = CHECKOUT / "build/man" / page
         if not source.is_file():
             raise InstallError(f"{source} is not built: make man")
-        place.put(f"{share}/man/man1/{page}", source.read_bytes())
+        place.put(f"{share}/man/man{page[-1]}/{page}", source.read_bytes())
     for name in DOCUMENTS:
         place.put(f"{share}/doc/card-run/{name}", (CHECKOUT / name).read_bytes())
     place.put(f"{share}/doc/card-run/examples/config.toml", EXAMPLE.encode())

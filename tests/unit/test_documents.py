@@ -5,6 +5,8 @@ import tomllib
 from pathlib import Path
 
 from launcher import card, cli, options
+from launcher.access import judge
+from launcher.cardfile import keys
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "launcher/card-run.1.md").read_text(encoding="utf-8")
@@ -20,6 +22,17 @@ def test_manual_page_has_every_choice() -> None:
     """The values that an option chooses from are in the page."""
     for option in options.OPTIONS:
         assert all(f"**{choice}**" in PAGE for choice in option.choices)
+
+
+def test_card_file_page_has_every_key() -> None:
+    """Every key of a card, of `[access]` and of a user's defaults is in card-file(5), and every word that one takes."""
+    page = (ROOT / "launcher/card-file.5.md").read_text(encoding="utf-8")
+    words = {word for key in keys.KEYS for word in key.kind.schema.get("enum", ())}
+    words |= {word for choices in judge.WORDS.values() for word in choices}
+    names = {*(key.name for key in keys.KEYS), *judge.KEYS, *judge.ROOT_KEYS, *words}
+    assert {name for name in names if f"**{name}**" not in page} == set()
+    elsewhere = {f"--{name.replace('_', '-')}" for name in keys.ELSEWHERE}
+    assert {name for name in elsewhere if f"**{name}**" not in page} == set()
 
 
 def test_readme_names_real_targets() -> None:

@@ -68,10 +68,10 @@ def everything(top: Path) -> set[str]:
 
 def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is installed is listed to the last file, carries no DESTDIR, and is removed; what is not ours stays."""
-    pages = tmp_path / "checkout/build/man"
-    pages.mkdir(parents=True)
-    for name in ("card-run.1", "card.1"):
-        (pages / name).write_text(".TH\n")
+    built = tmp_path / "checkout/build/man"
+    built.mkdir(parents=True)
+    for name in ("card-run.1", "card.1", "card-file.5"):
+        (built / name).write_text(".TH\n")
     for name in (*install.PACKAGES, "infra", *install.DOCUMENTS):
         os.symlink(install.CHECKOUT / name, tmp_path / "checkout" / name)
     monkeypatch.setattr(install, "CHECKOUT", tmp_path / "checkout")
@@ -84,7 +84,9 @@ def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     registered = {name for name in everything(root) if "/registered/" in name or "hooks.d" in name}
     left = everything(root) - listed - registered
     assert left == {"usr/lib/card-run/" + name for name in ("strange", install.LIST, "registration.json")}
-    assert {"usr/bin/card-run", "usr/bin/card", "usr/share/man/man1/card.1"} <= listed
+    pages = {"usr/share/man/man1/card.1", "usr/share/man/man5/card-file.5"}
+    assert {"usr/bin/card-run", "usr/bin/card", *pages} <= listed
+    assert any(name.endswith("/launcher/cardfile/card.schema.json") for name in listed)
     texts = [path.read_bytes() for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     assert not any(str(root).encode() in text for text in texts)
     install.uninstall(install.Place("/usr", str(root), sys.executable, site.DEFAULT))
