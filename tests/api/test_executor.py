@@ -131,14 +131,14 @@ def test_a_started_process_is_spoken_to(workspace: Path) -> None:
 def test_a_terminal(workspace: Path) -> None:
     """A size, changed while it runs, a line typed and Ctrl-C; what the command writes comes from the one master."""
     with executors(workspace) as made:
-        text = "stty size; read line; stty size; trap 'echo stopped; exit 5' INT; echo you said $line; "
-        text += "while :; do sleep 0.1; done"
+        text = "stty size; read line; until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo you said $line; "
+        text += "trap 'echo stopped; exit 5' INT; echo ready; while :; do sleep 0.1; done"
         with made.executor("a").prepare(shell(text), terminal=(30, 100)).start() as process:
             assert process.stdin is not None
             assert process.stdout.readline() == b"30 100\r\n"
             process.resize(40, 120)
             process.stdin.write(b"hello\n")
-            assert [process.stdout.readline() for _ in range(3)] == [b"hello\r\n", b"40 120\r\n", b"you said hello\r\n"]
+            assert [process.stdout.readline() for _ in range(3)] == [b"hello\r\n", b"you said hello\r\n", b"ready\r\n"]
             process.stdin.write(b"\x03")
             assert b"stopped" in process.stdout.read()
             assert process.wait().status == 5
