@@ -58,6 +58,7 @@ timeout = 3600
 # memory = "4g"
 # cpus = 2
 # pids = 1000
+# nofile = 4096
 
 # A profile instead of lists: deny, gated (closed unless a grant opens it for one run) or allow. What is left out is
 # deny. With it, take `write` out above: the workspace says it.
