@@ -1,6 +1,6 @@
 """The bench's own addresses, as the kernel tells them: no name may be pinned to one."""
 
-import socket
+import _socket
 
 
 def addresses() -> tuple[tuple[str, str], ...]:
@@ -29,4 +29,4 @@ def _v6() -> list[str]:
             digits = [line.split()[0] for line in file]
     except FileNotFoundError:
         return []
-    return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(text)) for text in digits if text != "0" * 31 + "1"]
+    return [_socket.inet_ntop(_socket.AF_INET6, bytes.fromhex(text)) for text in digits if text != "0" * 31 + "1"]

@@ -5,13 +5,15 @@ name or a recorded id without them is somebody else's and is left alone. Asked b
 works in a process that has nothing but the standard library, after everything else has gone wrong.
 """
 
-import json
-import subprocess
-from typing import Any
-
 from launcher.run import command
 from launcher.value import Value
-from oci import annotations
+from oci import annotations, strictjson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 _SECONDS = 60
 _MISSING = "no such container"
@@ -81,6 +83,8 @@ class Containers:
 
         `since` is in seconds since the epoch.
         """
+        import json  # slow, as all that asks podman is
+
         words = ["events", "--stream=false", f"--since={int(since)}", f"--filter=container={identity}"]
         try:
             said = self._run([*words, "--filter=event=died", "--format=json"])
@@ -92,9 +96,11 @@ class Containers:
 
     def hook(self, argv: tuple[str, ...], state: dict[str, object]) -> None:
         """Run one of our hooks where podman's mounts are; raises Unknown with what it said when it fails."""
-        self._run(["unshare", *argv], stdin=json.dumps(state))
+        self._run(["unshare", *argv], stdin=strictjson.dump(state))
 
     def _look(self, name: str) -> Container | None:
+        import json
+
         try:
             (found,) = json.loads(self._run(["container", "inspect", name]))
         except Unknown as error:
@@ -115,6 +121,8 @@ class Containers:
         )
 
     def _run(self, words: list[str], *, stdin: str = "") -> str:
+        import subprocess
+
         argv = [self.program, "--remote=false", *words]
         try:
             done = subprocess.run(

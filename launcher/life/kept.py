@@ -4,15 +4,20 @@ Owner-only. The rule: a receipt is there whole or not at all, and the newest tho
 specification, `XDG_STATE_HOME`). Imported when a run is over.
 """
 
-import contextlib
 import os
 import stat
 import time
-from typing import Any
 
 from launcher.run import directory as run_directory
+from launcher.suppress import suppress
 from oci import strictjson
 from oci.refusal import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 LIMIT = 1000
 _SLACK = 100  # over the limit before the oldest go, so that not every run pays for sorting them
@@ -42,7 +47,7 @@ def prepare() -> str:
     """Make the directory where it is missing and return it; raises OSError when it is not ours alone."""
     top = directory()
     os.makedirs(os.path.dirname(top), mode=0o700, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
+    with suppress(FileExistsError):
         os.mkdir(top, 0o700)
     found = os.lstat(top)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -62,11 +67,11 @@ def keep(run: str, receipt: dict[str, Any]) -> None:
         with os.fdopen(fd, "w", encoding="ascii") as file:
             file.write(strictjson.dump(receipt) + "\n")
         if not receipt.get("detached"):
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 os.unlink(log_path(run))
         os.rename(temporary, path(run))
     except OSError:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.unlink(temporary)
         raise
     _prune(top)
@@ -79,7 +84,7 @@ def listed() -> list[tuple[str, float]]:
         with os.scandir(directory()) as entries:
             for entry in entries:
                 if entry.name.endswith(_RECEIPT) and not entry.name.startswith("."):
-                    with contextlib.suppress(FileNotFoundError):
+                    with suppress(FileNotFoundError):
                         found.append((entry.name.removesuffix(_RECEIPT), entry.stat(follow_symlinks=False).st_mtime))
     except OSError:
         return []
@@ -91,11 +96,11 @@ def _prune(top: str) -> None:
     if sum(name.endswith(_RECEIPT) for name in os.listdir(top)) <= LIMIT + _SLACK:
         return
     stay = {run for run, _ in listed()[:LIMIT]}
-    with contextlib.suppress(Refused, OSError):
+    with suppress(Refused, OSError):
         stay.update(os.listdir(run_directory.parent()))  # a detached card's output is there before its receipt
     with os.scandir(top) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 writing = entry.name.startswith(".") and entry.stat().st_mtime > time.time() - _WRITING_SECONDS
                 if not writing and os.path.splitext(entry.name)[0] not in stay:
                     os.unlink(entry.path)

@@ -4,9 +4,7 @@ Read from the run directories and the kept receipts alone; podman is not asked. 
 a file that another process is just writing or removing is no failure.
 """
 
-import contextlib
 import os
-from typing import Any
 
 from hooks import rundir
 from hooks.egress import is_run_id
@@ -14,8 +12,15 @@ from launcher.life import kept, record
 from launcher.life.record import Record
 from launcher.run import command, directory
 from launcher.run.directory import RELEASED
+from launcher.suppress import suppress
 from launcher.value import Value
 from oci import strictjson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 PREPARED = "prepared"
 """Made ready and never started: it has no launcher."""
@@ -75,7 +80,7 @@ def directories() -> list[str]:
     """Return every run directory of this user, wherever its runtime directory was when the run started."""
     found: list[str] = []
     for top in directory.parents():
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             found += [f"{top}/{name}" for name in sorted(os.listdir(top)) if is_run_id(name)]
     return found
 

@@ -4,17 +4,13 @@ The rule: the look is done while podman starts and touches nothing; the work is 
 for, one at a time. Once in each boot it works without a look: an earlier boot's containers have no directory.
 """
 
-import contextlib
+import _thread
 import fcntl
 import os
 import sys
-import threading
 
 from launcher.life import identity, kept
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Generator
+from launcher.suppress import suppress
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from launcher.life import sweep; sweep.clean()"
 # The boot of the last cleaning, and the lock of the one that is at it; beside the receipts, which outlive a boot.
@@ -32,20 +28,24 @@ def start(own: str) -> None:
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     words = [sys.executable, "-I", "-S", "-c", _PROGRAM, root]
     silent = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         pid = os.posix_spawn(words[0], words, os.environ, file_actions=silent, setsid=True, setsigmask=())
-        threading.Thread(target=os.waitpid, args=(pid, 0), daemon=True).start()
+        _thread.start_new_thread(os.waitpid, (pid, 0))
 
 
 def clean() -> None:
     """Undo what is left, quietly, unless another cleaner is at it; whatever cannot be undone is the next one's."""
     from launcher.life import gc
 
-    with _alone() as stamp:
-        if stamp is not None:
-            os.nice(_NICE)
-            gc.collect()
-            os.pwrite(stamp, identity.boot_id().encode(), 0)
+    stamp = _alone()
+    if stamp is None:
+        return
+    try:
+        os.nice(_NICE)
+        gc.collect()
+        os.pwrite(stamp, identity.boot_id().encode(), 0)
+    finally:
+        os.close(stamp)
 
 
 def _needed(own: str) -> bool:
@@ -80,23 +80,19 @@ def _left(path: str) -> bool:
     return orphans.why(path) is not None
 
 
-@contextlib.contextmanager
-def _alone() -> "Generator[int | None]":
-    """Yield the stamp's descriptor, locked; None when another process has the lock or there is no place for it."""
+def _alone() -> int | None:
+    """Return the stamp's descriptor, locked; None when another process has the lock or there is no place for it."""
     try:
         kept.prepare()
         fd = os.open(_stamp(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
-        yield None
-        return
+        return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        yield None
-    else:
-        yield fd
-    finally:
         os.close(fd)
+        return None
+    return fd
 
 
 def _stamp() -> str:

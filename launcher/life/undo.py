@@ -5,10 +5,8 @@ annotations, the namespace's inode) and never by a process id, and lets the reco
 left, it says whose that is. Every step may find its work done already.
 """
 
-import contextlib
 import os
 import time
-from typing import Any
 
 from hooks import rundir
 from launcher import runtime
@@ -17,8 +15,15 @@ from launcher.life.containers import Container, Containers, Unknown
 from launcher.life.record import Record
 from launcher.run.directory import RELEASED, RunDirectory
 from launcher.run.receipt import ABANDONED, SCHEMA
+from launcher.suppress import suppress
 from oci import annotations
 from oci.refusal import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 
 def undo(run: RunDirectory, containers: Containers) -> list[str]:
@@ -63,7 +68,7 @@ def sweep(run: RunDirectory, containers: Containers) -> None:
     found = runs.look(run.path)
     if found is None or not (found.containers or rundir.HOOK in os.listdir(run.path)):
         return
-    with contextlib.suppress(Unknown):
+    with suppress(Unknown):
         _end(run, os.path.basename(run.path), found, containers)
         release(run, containers)
 

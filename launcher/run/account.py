@@ -1,9 +1,7 @@
 """The account of an ended run: its receipt, kept and written where it was asked for, and what a person is told."""
 
-import contextlib
 import os
 import time
-from typing import Any
 
 from launcher.fs import aftermath
 from launcher.life import kept
@@ -11,6 +9,13 @@ from launcher.life.record import Record
 from launcher.plan import Plan
 from launcher.run import events, output
 from launcher.run.receipt import Measured, build
+from launcher.suppress import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 
 def account(plan: Plan, measured: Measured, record: Record, *, quiet: bool, receipt: int | None) -> None:
@@ -41,7 +46,7 @@ def _write(fd: int, content: dict[str, Any]) -> None:
     """Write the receipt over what the descriptor's file held; a pipe or terminal has nothing to cut off."""
     import json  # 3 ms that a run without a receipt to write does not pay
 
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.ftruncate(fd, 0)
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:

@@ -1,11 +1,15 @@
 """What decided about a run, for its receipt: the files that had a say, with their digests, and the profile."""
 
-from typing import Any
-
 from hooks.plan import sha256
 from launcher.access.profile import fingerprint
 from launcher.launch import Launch
 from launcher.reach import implied
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 DEFAULTS, CARD, CEILING = "defaults", "card", "ceiling"
 

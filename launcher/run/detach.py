@@ -5,11 +5,11 @@ its own. The one that was started waits, passes signals on, and returns once the
 of the caller's stays open, no terminal, no descriptor and no directory; the end of the session ends nothing.
 """
 
-import contextlib
 import os
 
 from launcher.life import kept
 from launcher.run.spawn import FORWARDED
+from launcher.suppress import suppress
 from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ class Parted:
 
     def discard_log(self) -> None:
         """Remove the log, of an earlier run of that id or of a card that was not released."""
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             os.unlink(self._log)
 
     def released(self) -> bool:
@@ -82,7 +82,7 @@ def _leave() -> None:
     os.setsid()
     os.chdir("/")
     for fd in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):  # the listing's own
+        with suppress(OSError):  # the listing's own
             if fd > 2 and os.get_inheritable(fd):
                 os.close(fd)
     _nothing(0)

@@ -7,10 +7,10 @@ that is gone, the kernel kills card-run (fcntl(2) F_SETSIG, O_ASYNC), and what e
 ends this one.
 """
 
-import contextlib
 import fcntl
 import os
 
+from launcher.suppress import suppress
 from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
@@ -71,6 +71,6 @@ def send(event: str, **content: object) -> None:
     import json  # 3 ms that only an embedding caller pays
 
     data = memoryview(json.dumps({"event": event, **content}).encode() + b"\n")
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         while data:
             data = data[os.write(_Sink.fd, data) :]

@@ -4,14 +4,19 @@ stdout is the worker's alone. The reader is often a coding agent, so a denial sa
 routing round it will not help, and what a person can do about it.
 """
 
-import contextlib
 import sys
-from typing import Any
 
 from launcher.plan import Plan
 from launcher.run import events
 from launcher.run.receipt import Measured, guarantees, level
+from launcher.suppress import suppress
 from oci.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 _ADVICE = """\
 These denials are this card's policy, not a fault: retrying, another port or another route will not help.
@@ -36,7 +41,7 @@ def say(line: str) -> None:
     if events.heard():
         events.send("note", text=line)
         return
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         sys.stderr.write(printable(line) + ("\r\n" if sys.stderr.isatty() else "\n"))
         sys.stderr.flush()
 

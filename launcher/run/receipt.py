@@ -3,14 +3,18 @@
 A guarantee is a bit, true only when this run measured it; what is not claimed is listed in words.
 """
 
-from typing import Any
-
 from launcher.launch import Launch
 from launcher.life.record import Record
 from launcher.plan import Plan
 from launcher.run import decided
 from launcher.value import Value
 from oci.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 SCHEMA = 1
 # How a run ended: by itself, or without the card-run that would have known.

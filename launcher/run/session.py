@@ -1,9 +1,7 @@
 """One started card, from podman's start to the receipt. Imported once podman runs, so it may import what it likes."""
 
 import os
-import threading
 import time
-from typing import Any
 
 from launcher import bench, pins
 from launcher.launch import BRIDGE, Launch
@@ -22,6 +20,12 @@ from launcher.run.receipt import Measured, shortfall
 from launcher.runtime import Runtime
 from oci import strictjson
 from oci.refusal import Refusal, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    Any = object
 
 # From here on a status may be podman's own (podman-run(1) "Exit Status") or a signal's, and a container may be left.
 _PODMANS_OWN = 125
@@ -88,6 +92,8 @@ class Session:
         """Return the worker's status; past its time it is asked to end, then made to, and 124 is its status."""
         if timeout is None:
             return self._wait()
+        import threading
+
         timer = threading.Timer(timeout, self._podman.expire)
         timer.daemon = True
         timer.start()
