@@ -1,9 +1,9 @@
 """`card exec`: one more command in a running card, behind the worker's own walls."""
 
-import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from launcher import environment, launch
 from launcher.request import Request
@@ -12,7 +12,31 @@ from launcher.run.perform import find_podman
 from launcher.verbs import named
 from oci.refusal import EXIT_REFUSED, Refusal, Refused
 
+_VALUED = frozenset(("--env", "-e", "--cwd", "-w"))
 _USAGE = "card exec [-i] [-t] [--env NAME[=VALUE]] [--cwd DIR] RUN -- COMMAND [ARG...]"
+
+
+class Separated(TyperCommand):
+    """The command begins after `--`, or as in `docker exec` with the first word after the run that is no option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options that stand before the command, and leave its words as they are."""
+        return super().parse_args(ctx, separated(args))
+
+
+def separated(words: list[str]) -> list[str]:
+    """Return the words with a `--` before the command, where they had none."""
+    seen, rest = False, iter(enumerate(words))
+    for place, word in rest:
+        if word == "--":
+            break
+        if word in _VALUED:
+            next(rest, None)
+        elif not word.startswith("-"):
+            if seen:
+                return [*words[:place], "--", *words[place:]]
+            seen = True
+    return words
 
 
 def execute(  # noqa: PLR0913 - one parameter an option
@@ -31,20 +55,13 @@ def execute(  # noqa: PLR0913 - one parameter an option
 
     Example: card exec -it $run -- bash
     """
-    request = Request(command=_words(command), cwd=cwd, env=tuple(env or ()), interactive=interactive, tty=tty)
+    request = Request(command=tuple(command or ()), cwd=cwd, env=tuple(env or ()), interactive=interactive, tty=tty)
     try:
         status = _enter(run, request)
     except Refused as error:
         output.refusals(error.refusals)
         status = EXIT_REFUSED
     raise typer.Exit(status)
-
-
-def _words(command: list[str] | None) -> tuple[str, ...]:
-    """Return the words after `--` to the letter; click takes the first of those away."""
-    if "--" in sys.argv:
-        return tuple(sys.argv[sys.argv.index("--") + 1 :])
-    return tuple(command or ())
 
 
 def _enter(run: str, asked: Request) -> int:

@@ -72,7 +72,7 @@ class _Entries:
                 break
             found += self._read(self._file)
             self._file, self._rest = anew, b""
-        return found if last is None else _tail(found, last)
+        return found if last is None else tail_of(found, last)
 
     def _read(self, file: BinaryIO) -> list[bytes]:
         *whole, self._rest = (self._rest + file.read()).split(b"\n")
@@ -86,7 +86,7 @@ def _open(path: str) -> BinaryIO | None:
         return None
 
 
-def _tail(entries: list[bytes], last: int) -> list[bytes]:
+def tail_of(entries: list[bytes], last: int) -> list[bytes]:
     """Return the entries of the last so many lines, in the order in which the lines ended."""
     lines: list[list[bytes]] = []
     begun: dict[bytes, list[bytes]] = {}

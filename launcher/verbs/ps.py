@@ -35,26 +35,27 @@ def ps(
 
     Example: card ps --all --json | jq -r 'select(.exit_status != 0) | .run'
     """
-    while True:
-        text = _ids(_chosen(every=every, last=last)) if quiet else _listed(every=every, last=last, as_json=as_json)
-        sys.stdout.write((_CLEAR if watch and sys.stdout.isatty() and not as_json else "") + text)
-        sys.stdout.flush()
-        if not watch:
-            return
-        try:
+
+    def text() -> str:
+        if quiet:
+            return "".join(f"{one.run}\n" for one in _chosen(every=every, last=last))
+        return _listed(every=every, last=last, as_json=as_json)
+
+    if not watch:
+        sys.stdout.write(text())
+        return
+    clear = _CLEAR if sys.stdout.isatty() and not as_json else ""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            sys.stdout.write(clear + text())
+            sys.stdout.flush()
             time.sleep(_EVERY_SECONDS)
-        except KeyboardInterrupt:
-            return
 
 
 def _chosen(*, every: bool, last: int) -> list[Run | Ended]:
     """Return the runs to list, the newest first."""
     over = runs.ended()
     return [*reversed(runs.living()), *(over if every else over[:last])]
-
-
-def _ids(chosen: list[Run | Ended]) -> str:
-    return "".join(f"{one.run}\n" for one in chosen)
 
 
 def _listed(*, every: bool, last: int, as_json: bool) -> str:
@@ -106,7 +107,8 @@ def _ended(one: Ended) -> dict[str, Any] | None:
     if receipt is None:
         return None
     row: dict[str, Any] = {
-        name: receipt.get(name) for name in ("card", "started", "image", "command", "net", "detached", "exit_status")
+        name: receipt.get(name)
+        for name in ("card", "started", "image", "command", "net", "detached", "exit_status", "oom")
     }
     names = receipt.get("names") or list(receipt.get("pins") or ())
     return {
@@ -140,6 +142,7 @@ def state(row: dict[str, Any]) -> str:
     """Return a run's state as a person reads it: an ended one's with its status and how long ago."""
     if row["state"] != "ended":
         return str(row["state"])
-    with contextlib.suppress(TypeError):
-        return f"ended {int(row['exit_status'])}, {human.span(time.time() - row['ended'])} ago"
-    return f"{row.get('how') or 'ended'}, {human.span(time.time() - row['ended'])} ago"
+    ago = f"{human.span(time.time() - row['ended'])} ago"
+    if row["exit_status"] is None:
+        return f"{row.get('how') or 'ended'}, {ago}"
+    return f"ended {row['exit_status']}{' out of memory' if row.get('oom') else ''}, {ago}"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from launcher.life import identity
+from launcher.life import identity, runs
 from launcher.life.runs import Ended, Run
 from launcher.run import output
 from launcher.verbs import ending, named
@@ -17,17 +17,22 @@ _ACCOUNT_SECONDS = 15
 
 
 def stop(
-    run: Annotated[list[str], typer.Argument(help="run ids", autocompletion=named.complete_living)],
+    run: Annotated[
+        list[str] | None, typer.Argument(help="run ids", autocompletion=named.complete_living, show_default=False)
+    ] = None,
     *,
+    every: Annotated[bool, typer.Option("--all", "-a", help="every card that runs")] = False,
     seconds: Annotated[
         float | None, typer.Option("--time", "-t", help="kill after so many (default: --stop-timeout's)", min=0)
     ] = None,
 ) -> None:
     """Send the workers SIGTERM, kill the cards that have not ended in time, and wait until nothing of them is left.
 
-    Example: card stop --time 2 $(card ps --quiet)
+    Example: card stop --all --time 2
     """
-    found = named.any_of(run)
+    if not run and not every:
+        raise typer.BadParameter("name a run, or --all")
+    found = [*named.any_of(run or []), *(runs.living() if every else ())]
     chosen = [one for one in found if isinstance(one, Run)]
     for one in found:
         if isinstance(one, Ended):

@@ -214,6 +214,7 @@ def test_streams_status_and_words(held: str) -> None:
     assert (done.status, done.out, done.err) == (9, "a b|--|-i||", "err\n")
     assert enter(held, "cat", options=("-i",), input="in").out == "in"
     assert enter(held, "cat", input="in").out == ""
+    assert run(["card", "exec", held, "sh", "-c", "echo $0 $1", "-i", "--"]).out == "-i --\n"
     assert [enter(held, word).status for word in ("nonesuch", "/etc")] == [127, 126]
 
 

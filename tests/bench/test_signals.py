@@ -155,7 +155,7 @@ def test_ctrl_c_and_ctrl_z_in_a_shell_of_the_bench() -> None:
         shell.until("tick\r\n")
         shell.type(CTRL_Z)
         assert "Stopped" in shell.until("ready> ")
-        assert run(["podman", "ps", "--all", "--format", "{{.State}}"]).out == "paused\n"
+        assert run(["podman", "ps", "--all", "--format", "{{.State}}"]).out.lower() == "paused\n"
         assert "Stopped" in shell.ask("jobs")
         shell.type("fg\r")
         shell.until("tick\r\n")
