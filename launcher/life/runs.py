@@ -11,7 +11,7 @@ from hooks.egress import is_run_id
 from launcher.life import kept, record
 from launcher.life.record import Record
 from launcher.run import command, directory
-from launcher.run.directory import RELEASED
+from launcher.run.directory import RELEASED, WARM_CARD
 from launcher.suppress import suppress
 from launcher.value import Value
 from oci import strictjson
@@ -24,6 +24,8 @@ else:
 
 PREPARED = "prepared"
 """Made ready and never started: it has no launcher."""
+WARM = "warm"
+"""A card of the pool that nobody has taken (`card pool`)."""
 STARTING = "starting"
 RUNNING = "running"
 """The worker was released."""
@@ -137,6 +139,8 @@ def _state(found: Record | None, there: set[str]) -> str:
         return PREPARED
     if not found.owned:
         return ORPHANED
+    if WARM_CARD in there:
+        return WARM
     if rundir.LEDGER in there:
         return ENDING
     return RUNNING if RELEASED in there else STARTING

@@ -14,7 +14,6 @@ import time
 from typing import Any, NoReturn
 
 from launcher.launch import Launch
-from launcher.life import identity
 from launcher.pool import wire
 from launcher.pool.declared import Declared
 from launcher.pool.hand import Hand
@@ -106,9 +105,12 @@ def _serve(slot: Slot, begun: Started, data: bytes, descriptors: list[int]) -> N
     taker = _Taker(data, descriptors)
     launch: Launch = taker.asked["launch"]
     try:
-        who = identity.of(wire.peer(taker.connection)[0])
-        record = perform.record_of(launch).replace(launcher=who)
-        slot.take(launch, record, started=taker.asked["started"], released=lambda: taker.tell(released=True))
+        slot.take(
+            launch,
+            perform.record_of(launch),
+            started=taker.asked["started"],
+            released=lambda: taker.tell(released=True),
+        )
     except Stale as error:
         taker.tell(cold=str(error))
         slot.end()

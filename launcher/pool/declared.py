@@ -58,16 +58,17 @@ class Declared:
 
     def marks(self) -> dict[str, str]:
         """Return the mark of each file of the bench that decides."""
-        return _marks([*self._images, *_STORAGE, *site.files(), *site.hooks_dirs(), *_hook_files()])
+        return marks_of([*self._images, *_STORAGE, *site.files(), *site.hooks_dirs(), *_hook_files()])
 
 
 def code_marks() -> dict[str, str]:
     """Return the mark of each file of ours that this process has loaded."""
     files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
-    return _marks([path for path in files if path.startswith(f"{runtime.package_root()}/")])
+    return marks_of([path for path in files if path.startswith(f"{runtime.package_root()}/")])
 
 
-def _marks(paths: list[str]) -> dict[str, str]:
+def marks_of(paths: list[str]) -> dict[str, str]:
+    """Return the mark of each path, whether anything is there or not."""
     return {path: runtime.input_mark(path) for path in paths}
 
 

@@ -19,6 +19,7 @@ _RUN, _TOKEN, _DIRECTORY = "run", "token", "/run-directory"
 # What podman and its libraries read of the environment (podman(1), containers-storage.conf(5)).
 _NAMES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
 _PREFIXES = ("BUILDAH_", "CONTAINER", "PODMAN_", "STORAGE_", "_CONTAINERS_")
+_EXPECTED = "expected"
 _NAMESPACES = ("cgroup", "mnt", "net", "user")
 
 
@@ -29,7 +30,7 @@ def of(launch: Launch, built: Runtime, *, podman: str, hooks_dirs: tuple[str, ..
     found = launch.filesystem
     return {
         "podman": command.argv(stand, built, podman=podman, directory=_DIRECTORY, hooks_dirs=hooks_dirs),
-        "expected": [strictjson.dump(command.expectation(stand, built, _DIRECTORY))],
+        _EXPECTED: [strictjson.dump(command.expectation(stand, built, _DIRECTORY))],
         "roots": [f"{one.access}:{one.device}:{one.inode}:{one.path}" for one in found.roots],
         "judged": [f"{device}:{inode}:{path}" for device, inode, path in found.judged],
         "mounts": _mounts([one.path for one in found.roots]),
@@ -61,7 +62,8 @@ def differs(ours: dict[str, list[str]], theirs: dict[str, list[str]]) -> str:
         one, other = ours.get(name, []), theirs.get(name, [])
         if one != other:
             found += _options(one, other) if name == "podman" else [name]
-    return ", ".join(dict.fromkeys(found))
+    # What is expected of the bundle follows from podman's options.
+    return ", ".join(sorted(set(found) - {_EXPECTED} or set(found)))
 
 
 def _options(one: list[str], other: list[str]) -> list[str]:

@@ -13,16 +13,12 @@ from typing import Any
 from launcher.egress import own
 from launcher.launch import Launch
 from launcher.life.record import Record
-from launcher.plan import Plan
 from launcher.pool import hand
 from launcher.pool.exits import Exit
 from launcher.pool.hand import Hand
-from launcher.run.directory import RECORD
+from launcher.run.directory import RECORD, WARM_CARD
 from launcher.run.session import Session, refusals_of
 from oci.refusal import Refusal, Refused
-
-# In the run directory while nobody has taken the card.
-MARK = "warm"
 
 
 class Stale(Exception):
@@ -77,7 +73,7 @@ class Slot(Session):
         self.client = os.pidfd_open(self._podman.pid)
         self._own = own.addresses()
         self.pipes = Pipes()
-        self._run.write(MARK, b"")
+        self._run.write(WARM_CARD, b"")
 
     def _watch(self, facts: dict[str, Any]) -> Exit | None:
         try:
@@ -101,7 +97,7 @@ class Slot(Session):
         temporary = f".{RECORD}"
         self._run.write(temporary, self._record.to_json())
         os.rename(self._run / temporary, self._run / RECORD)
-        os.unlink(self._run / MARK)
+        os.unlink(self._run / WARM_CARD)
         self._started = started
         self._times.clear()
         self._mark("taken")
@@ -111,14 +107,14 @@ class Slot(Session):
         """Hear that the worker's output is all passed on, or that nobody is there to pass it on."""
         self._drained.set()
 
-    def _write(self, plan: Plan) -> None:
-        super()._write(plan)
-        if self._released is not None:
-            try:
-                self._at.swap()
-            except hand.Lost as error:
-                raise Stale(str(error)) from None
-            self._mark("swapped")
+    def _hand_on(self) -> None:
+        if self._released is None:
+            super()._hand_on()
+            return
+        try:
+            self._at.swap()
+        except hand.Lost as error:
+            raise Stale(str(error)) from None
 
     def _greet(self, secrets: list[tuple[str, str]]) -> None:
         streams, count = ("all", 3) if self._launch.interactive else ("output", 2)

@@ -20,6 +20,8 @@ STAGE2_DIRECTORY = "card"
 HOOKS_DIRECTORY = "hooks.d"
 # An empty file that is there once the worker was released.
 RELEASED = "released"
+# An empty file that is there while the run is a warm card that nobody has taken.
+WARM_CARD = "warm"
 RECORD = "record.json"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -116,9 +116,13 @@ class Session:
         plan = pins.finish(self._launch, settings, bundle=self._bundle)
         self._mark("resolved")
         self._write(plan)
-        self._keeper.plan_is_written()
+        self._hand_on()
         self._mark("plan_written")
         return plan
+
+    def _hand_on(self) -> None:
+        """Let the plan that was written be acted on."""
+        self._keeper.plan_is_written()
 
     def _write(self, plan: Plan) -> None:
         self._run.write("table.nft", plan.table.encode())
