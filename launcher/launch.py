@@ -79,7 +79,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
     names, asked = _names(request, path)
     servers, deaf = _servers(request)
     roots, closed = filesystem.decide(_filesystem(request), forbidden=guard.forbidden())
-    kept, unkept = _kept(request, roots, held_to)
+    kept, unkept = _kept(request, roots, held_to, path)
     home, notes, homeless = _home(request, roots)
     env, dropped, unset = environment.decide(
         home=home, asked=request.env, files=request.env_file, host=request.env_host
@@ -148,9 +148,15 @@ def _kept(
     """Return what of the card's own is kept between runs, and why it cannot be."""
     if request.keep is None:
         return (), []
-    from launcher.fs import keep  # only for a caller that runs many cards as one
+    from launcher.fs import keep, protect  # only for a caller that runs many cards as one
 
     kept, refusals = keep.decide(request.keep, roots, forbidden=guard.forbidden(), look_only=request.plan)
+    written = keep.as_roots(kept)
+    exposed = [
+        *guard.deciding_files(request, policy_path, roots.replace(roots=written)),
+        *(one for one in protect.secrets(list(request.secret), list(written)) if one.reason == "secret-exposed"),
+    ]
+    refusals += [Refusal(one.reason, one.text.replace("--write", keep.FLAG), one.hint) for one in exposed]
     if request.home != "isolated":
         refusals.append(Refusal("keep-contradiction", "--keep keeps the card's own HOME, and --home real names yours"))
     if request.tmp_size is not None:

@@ -59,7 +59,25 @@ def decide(
             found.append(Kept(path=path, source=source, device=seen.st_dev, inode=seen.st_ino))
             if not look_only:
                 refusals += _mount_points(path, source, roots)
-    return tuple(found), refusals
+    return tuple(found), refusals + _inside(found, roots)
+
+
+def as_roots(kept: tuple[Kept, ...]) -> tuple[Root, ...]:
+    """Return what is kept as the write roots that they are to the bench."""
+    return tuple(
+        Root(access=WRITE, path=one.source, directory=True, device=one.device, inode=one.inode) for one in kept
+    )
+
+
+def _inside(kept: list[Kept], roots: Filesystem) -> list[Refusal]:
+    """Refuse a root that lies in what is kept: whatever it is, and is closed in it, the worker could write it there."""
+    refusals: list[Refusal] = []
+    for root in roots.roots:
+        holders = set(ancestors(root.path))
+        if any((one.device, one.inode) in holders for one in kept):
+            text = f"{NAMES[root.access]} {root.path} is inside what {FLAG} keeps"
+            refusals.append(Refusal("keep-contradiction", text, "keep it elsewhere"))
+    return refusals
 
 
 def _mount_points(place: str, source: str, roots: Filesystem) -> list[Refusal]:
