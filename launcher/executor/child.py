@@ -4,6 +4,8 @@ The child has a session of its own: what a terminal sends this process is this p
 """
 
 import fcntl
+import functools
+import importlib.util
 import os
 import pty
 import socket
@@ -15,6 +17,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from launcher.executor import start
+
+_DEPENDENCIES = ("dns", "idna")
 
 
 class Files:
@@ -48,6 +52,18 @@ class Streams(NamedTuple):
     stderr: int
 
 
+@functools.cache
+def dependencies() -> tuple[str, ...]:
+    """Return the folders of what card-run imports of others, as this process has them."""
+    places: dict[str, None] = {}
+    for name in _DEPENDENCIES:
+        found = importlib.util.find_spec(name)
+        if found is None or not found.submodule_search_locations:
+            raise ModuleNotFoundError(f"card-run needs {name}", name=name)
+        places[os.path.dirname(found.submodule_search_locations[0])] = None
+    return tuple(places)
+
+
 class Child:
     """A card-run that was started."""
 
@@ -64,7 +80,9 @@ class Child:
         self.events, events = os.pipe()
         self.tied = True
         given = [events, theirs.fileno(), *files.numbers]
-        argv = [sys.executable, "-I", start.__file__, ",".join(map(str, given)), str(int(terminal is not None))]
+        # Python bare: looking for site packages would cost every card milliseconds, and what is in them startup code.
+        argv = [sys.executable, "-IS", start.__file__, os.pathsep.join(dependencies())]
+        argv += [",".join(map(str, given)), str(int(terminal is not None))]
         argv += [f"--events={events}", f"--lifeline={theirs.fileno()}", *options]
         argv += ["-it"] if terminal else ["-i"] if stdin else []
         try:

@@ -1,5 +1,6 @@
 """Executors for blocking callers: what a command gets, what comes back, and how each failure is told."""
 
+import os
 import signal
 import threading
 import time
@@ -34,6 +35,23 @@ def test_a_command_and_its_result(workspace: Path) -> None:
         assert result.receipt["command"] == list(result.command)
         assert executor.run_command(["true"]).ok
         assert executor.run_command(["sh", "-c", "kill -9 $$"]).signal == signal.SIGKILL
+
+
+def test_nothing_of_the_callers_crosses(workspace: Path) -> None:
+    """No descriptor beyond the three, no variable that was not asked for, and no value of one in any argv."""
+    program = "import fcntl, os\nfor fd in range(64):\n    try: fcntl.fcntl(fd, fcntl.F_GETFD); print(fd)\n"
+    program += "    except OSError: pass\nprint(sorted(os.environ))"
+    os.environ["OF_THE_CALLER"] = "1"
+    with executors(workspace) as made:
+        executor = made.executor("a")
+        result = executor.run_command(["python3", "-c", program], env={"ASKED": "s3cret"})
+        *descriptors, names = result.stdout.decode().splitlines()
+        assert descriptors == ["0", "1", "2"]
+        assert "ASKED" in names
+        assert "OF_THE_CALLER" not in names
+        with executor.prepare(["sleep", "60"], env={"ASKED": "s3cret"}).start():
+            lines = [Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
+            assert not [path for path in lines if path.exists() and b"s3cret" in path.read_bytes()]
 
 
 def test_home_and_tmp_are_an_executors_own(workspace: Path) -> None:
