@@ -143,7 +143,7 @@ def judge(request: Request) -> tuple[Launch, list[Refusal]]:
 
 
 def _kept(
-    request: Request, roots: Filesystem, held_to: "Bounds | None"
+    request: Request, roots: Filesystem, held_to: "Bounds | None", policy_path: str
 ) -> "tuple[tuple[Kept, ...], list[Refusal]]":
     """Return what of the card's own is kept between runs, and why it cannot be."""
     if request.keep is None:

@@ -10,7 +10,8 @@ import os
 import stat
 
 from launcher.fs import policy
-from launcher.fs.paths import WRITE, ancestors, below
+from launcher.fs.paths import FLAG as NAMES
+from launcher.fs.paths import WRITE, Root, ancestors, below
 from launcher.fs.policy import HOME, Filesystem
 from launcher.value import Value
 from oci.refusal import Refusal
