@@ -8,8 +8,8 @@ NFT_TESTS := $(addprefix /src/tests/kernel/,test_audit_listing.py test_ledger_pa
 	test_prestart.py test_dnsname_packets.py test_ruleset_packets.py)
 
 # What is tried again on Debian 12's podman 4.3 with slirp4netns.
-OLD_TESTS := $(addprefix /src/tests/bench/,test_denials.py test_detached.py test_exec.py test_files.py \
-	test_hooks.py test_networks.py test_prepared.py test_proof.py test_run.py test_signals.py)
+OLD_TESTS := $(addprefix /src/tests/bench/,test_bridge.py test_denials.py test_detached.py test_exec.py \
+	test_files.py test_hooks.py test_networks.py test_prepared.py test_proof.py test_run.py test_signals.py)
 
 ROOT_TESTS := $(addprefix /src/tests/worlds/,test_root.py test_install.py test_ceiling.py test_full_disk.py)
 

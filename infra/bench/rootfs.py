@@ -71,9 +71,10 @@ class Suite:
     root_raises_limits: bool = False  # crun before 1.9 raises RLIMIT_MEMLOCK to start root's containers
 
 
-# trixie has podman 5.4, nft 1.1 and pasta; bookworm podman 4.3, nft 1.0.6 and slirp4netns alone
+# trixie has podman 5.4, nft 1.1 and pasta; bookworm podman 4.3, nft 1.0.6 and slirp4netns alone, and a netavark that
+# calls iptables
 TRIXIE = Suite("trixie", "3.13", ("passt",))
-BOOKWORM = Suite("bookworm", "3.11", root_raises_limits=True)
+BOOKWORM = Suite("bookworm", "3.11", ("iptables",), root_raises_limits=True)
 SUITES = {suite.name: suite for suite in (TRIXIE, BOOKWORM)}
 DEFAULT_SUITE = "trixie"
 
