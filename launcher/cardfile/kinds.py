@@ -6,10 +6,13 @@ is no kind's to say.
 """
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 from launcher.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 _PRINTABLE = r"[^\u0000-\u001f\u007f]"
 _BIGGEST = (1 << 63) - 1
@@ -21,7 +24,7 @@ class Kind(Value):
     `many` is a list that flags add to; `path` is text that names a place on the bench.
     """
 
-    schema: dict[str, Any]
+    schema: "dict[str, Any]"
     called: str
     many: bool = False
     path: bool = False
@@ -74,7 +77,7 @@ COUNT = Kind(schema={"type": "integer", "minimum": 1, "maximum": _BIGGEST}, call
 AMOUNT = Kind(schema={"type": "number", "minimum": 0.001, "maximum": 999_999_999}, called="a number above zero")
 
 
-def fits(value: object, schema: dict[str, Any]) -> bool:
+def fits(value: object, schema: "dict[str, Any]") -> bool:
     """Return whether a value is what a schema of this module says (JSON Schema draft 7, the keywords used here)."""
     if "anyOf" in schema:
         return any(fits(value, one) for one in schema["anyOf"])
@@ -83,7 +86,7 @@ def fits(value: object, schema: dict[str, Any]) -> bool:
     )
 
 
-def wrong_items(value: object, schema: dict[str, Any]) -> list[int]:
+def wrong_items(value: object, schema: "dict[str, Any]") -> list[int]:
     """Return the indexes of what does not fit in a list; empty for what is no list."""
     if "items" not in schema or not isinstance(value, list):
         return []
@@ -91,7 +94,7 @@ def wrong_items(value: object, schema: dict[str, Any]) -> list[int]:
     return [index for index, item in enumerate(items) if not fits(item, schema["items"])]
 
 
-_TYPES: dict[str, Callable[[Any], bool]] = {
+_TYPES: "dict[str, Callable[[Any], bool]]" = {
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
@@ -99,7 +102,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300,
     "array": lambda value: isinstance(value, list),
 }
-_KEYWORDS: dict[str, Callable[[Any, Any], bool]] = {
+_KEYWORDS: "dict[str, Callable[[Any, Any], bool]]" = {
     "enum": lambda value, words: value in words,
     "pattern": lambda value, pattern: re.fullmatch(pattern, value) is not None,
     "maxLength": lambda value, most: len(value) <= most,

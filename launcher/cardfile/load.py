@@ -5,21 +5,23 @@ whole, and every problem is told with line and column. Paths come out absolute (
 """
 
 import os
-import re
-from typing import Any
 
-from launcher import trust
+from launcher import plaintoml, trust
 from launcher.access.judge import Problem
 from launcher.cardfile import keys, kinds, paths, position, shape
 from launcher.cardfile.keys import ACCESS, Key
 from launcher.value import Value
 from oci.refusal import CardRunBug, Refusal, Refused
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 CARD, DEFAULTS = "card file", "your defaults"
 # A dotted key is on one line, and costs tomllib the square of its length.
 LINE_LIMIT = 4096
 # tomllib's own words for where it stopped; from Python 3.14 on they are attributes too
-_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_AT = r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
 
 
 class Source(Value):
@@ -28,8 +30,8 @@ class Source(Value):
     kind: str
     path: str
     data: bytes
-    values: dict[str, Any]
-    access: dict[str, Any] | None
+    values: "dict[str, Any]"
+    access: "dict[str, Any] | None"
 
     @property
     def base(self) -> str:
@@ -95,7 +97,7 @@ def refusal(path: str, problem: Located, *, reason: str = _REASONS[CARD]) -> Ref
     return Refusal(reason, f"{path}:{problem.line}:{problem.column}: {problem.text}", problem.hint)
 
 
-def judged(data: bytes, *, base: str, defaults: bool = False) -> tuple[dict[str, Any], list[Located]]:
+def judged(data: bytes, *, base: str, defaults: bool = False) -> "tuple[dict[str, Any], list[Located]]":
     """Return the table of a file's bytes, and every problem in the order of the lines; without one it is good."""
     table, problem = parsed(data)
     if problem is not None:
@@ -112,15 +114,19 @@ def _located(problem: Problem, marks: dict[position.Where, position.Mark]) -> Lo
     return Located(line=line, column=column, key=problem.key, text=problem.text, hint=problem.hint)
 
 
-def parsed(data: bytes) -> tuple[dict[str, Any], Located | None]:
+def parsed(data: bytes) -> "tuple[dict[str, Any], Located | None]":
     """Return the table of a TOML text, or the first thing that makes it none."""
-    import tomllib
-
-    for index, text in enumerate(data.split(b"\n")):
-        if len(text) > LINE_LIMIT:
+    for index, one in enumerate(data.split(b"\n")):
+        if len(one) > LINE_LIMIT:
             return {}, _syntax(index + 1, 1, f"this line is longer than {LINE_LIMIT} bytes", "break it up")
     try:
-        return tomllib.loads(data.decode()), None
+        text = data.decode()
+        plain = plaintoml.read(text)
+        if plain is not None:
+            return plain, None
+        import tomllib  # 12 ms that a card in plain TOML does not pay
+
+        return tomllib.loads(text), None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return {}, _syntax(line, 1, "this is not UTF-8", "save the file as UTF-8")
@@ -133,8 +139,10 @@ def parsed(data: bytes) -> tuple[dict[str, Any], Located | None]:
 def _stopped(said: str, data: bytes) -> Located:
     if data.startswith(b"\xef\xbb\xbf"):
         return _syntax(1, 1, "the file starts with a byte order mark", "save it as UTF-8 without one")
-    found = _AT.search(said)
-    text = f"this is not TOML: {_AT.sub('', said)[:200]}"
+    import re
+
+    found = re.search(_AT, said)
+    text = f"this is not TOML: {re.sub(_AT, '', said)[:200]}"
     if found is None:
         return _syntax(1, 1, text, "")
     if found[1] is None:
@@ -157,8 +165,8 @@ def _syntax(line: int, column: int, text: str, hint: str) -> Located:
     return Located(line=line, column=column, key="", text=text, hint=hint)
 
 
-def _values(table: dict[str, Any], base: str, known: tuple[Key, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _values(table: "dict[str, Any]", base: str, known: tuple[Key, ...]) -> "dict[str, Any]":
+    found: "dict[str, Any]" = {}
     for key in known:
         value = (table.get(key.table, {}) if key.table else table).get(key.name)
         if value is not None and key.field:
@@ -166,7 +174,7 @@ def _values(table: dict[str, Any], base: str, known: tuple[Key, ...]) -> dict[st
     return found
 
 
-def _value(key: Key, value: Any, base: str) -> Any:
+def _value(key: Key, value: "Any", base: str) -> "Any":
     """Return a value as the command line would have said it."""
     if key.kind.path:
         return tuple(paths.absolute(one, base) for one in value) if key.kind.many else paths.absolute(value, base)

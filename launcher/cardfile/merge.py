@@ -6,7 +6,6 @@ out of the card's lists, and a network of none leaves out the hosts that were na
 """
 
 import os
-from typing import Any
 
 from launcher.access.profile import Profile
 from launcher.access.table import parse
@@ -15,6 +14,10 @@ from launcher.cardfile.load import Source
 from launcher.value import Value
 from oci.refusal import Refusal, Refused
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _ROOTS = ("read", "read_noexec", "write")
 _HOSTS = ("allow_host", "model_host")
 
@@ -22,7 +25,7 @@ _HOSTS = ("allow_host", "model_host")
 class Merged(Value):
     """What one command line came to: each layer's own values, the nearest last, and what was left out of them."""
 
-    layers: tuple[tuple[Source | None, dict[str, Any]], ...]
+    layers: "tuple[tuple[Source | None, dict[str, Any]], ...]"
     notes: tuple[str, ...] = ()
 
     @property
@@ -39,7 +42,7 @@ class Merged(Value):
         return next((source for source, _ in self.layers if source and source.kind == kind), None)
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> "dict[str, Any]":
         """Return the request's fields."""
         found: dict[str, Any] = {}
         for _, layer in self.layers:
@@ -60,7 +63,7 @@ def _adds(name: str, value: object) -> bool:
     return isinstance(value, tuple) and name != "command"
 
 
-def merge(flags: dict[str, Any], *, card: str | None, defaults: str | None) -> Merged:
+def merge(flags: "dict[str, Any]", *, card: str | None, defaults: str | None) -> Merged:
     """Return flags (by the request's fields) laid over a card file and a file of defaults, both by path or None.
 
     Raises Refused with everything that is wrong with either file.
@@ -79,14 +82,14 @@ def merge(flags: dict[str, Any], *, card: str | None, defaults: str | None) -> M
     return _settle([*layers, (None, flags)])
 
 
-def _own(source: Source) -> dict[str, Any]:
+def _own(source: Source) -> "dict[str, Any]":
     if source.kind != load.CARD:
         return source.values
     name = os.path.basename(source.path).removesuffix(".toml")
     return {"card_name": name, **source.values}
 
 
-def _settle(layers: list[tuple[Source | None, dict[str, Any]]]) -> Merged:
+def _settle(layers: "list[tuple[Source | None, dict[str, Any]]]") -> Merged:
     """Leave out of each layer what a nearer one has decided otherwise."""
     notes: list[str] = []
     settled: list[tuple[Source | None, dict[str, Any]]] = []
@@ -99,7 +102,7 @@ def _settle(layers: list[tuple[Source | None, dict[str, Any]]]) -> Merged:
     return Merged(layers=tuple(settled), notes=tuple(notes))
 
 
-def _without_roots(values: dict[str, Any], nearer: list[dict[str, Any]]) -> dict[str, Any]:
+def _without_roots(values: "dict[str, Any]", nearer: "list[dict[str, Any]]") -> "dict[str, Any]":
     taken = {os.path.realpath(path) for other in nearer for name in _ROOTS for path in other.get(name, ())}
     return {
         name: tuple(path for path in value if os.path.realpath(path) not in taken) if name in _ROOTS else value
@@ -107,7 +110,7 @@ def _without_roots(values: dict[str, Any], nearer: list[dict[str, Any]]) -> dict
     }
 
 
-def _without_hosts(values: dict[str, Any], nearer: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+def _without_hosts(values: "dict[str, Any]", nearer: "list[dict[str, Any]]") -> "tuple[dict[str, Any], list[str]]":
     said = [other["net"] for other in nearer if "net" in other]
     if not said or said[-1] != "none":
         return values, []

@@ -5,8 +5,6 @@ was meant belongs. Agrees with the JSON Schema, which is made of the same keys (
 no file but for `[access]`, whose paths are resolved.
 """
 
-from typing import Any
-
 from launcher.access import table as access
 from launcher.access.judge import Problem, nearest
 from launcher.cardfile import keys, kinds, paths
@@ -14,12 +12,16 @@ from launcher.cardfile.keys import ACCESS, Key
 from launcher.cardfile.position import Where
 from launcher.egress.names import BadNameError, normalise
 
-Table = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Table = dict[str, Any]
 # What such a problem says, here and in launcher.access.judge: it is the key that is wrong, not its value.
 NO_KEY = "is not a key"
 
 
-def problems(table: Table, *, base: str, defaults: bool = False) -> list[Problem]:
+def problems(table: "Table", *, base: str, defaults: bool = False) -> list[Problem]:
     """Return everything that is wrong with the table of a file in the directory `base`; empty when it is good."""
     known = {key.where: key for key in keys.of(defaults=defaults)}
     found: list[Problem] = []
@@ -113,7 +115,7 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
-def _names(key: Key, value: Any) -> list[Problem]:
+def _names(key: Key, value: "Any") -> list[Problem]:
     """Judge hostnames as a run would: the schema cannot say what a hostname is."""
     if key.kind not in (kinds.HOST, kinds.HOSTS):
         return []
@@ -139,7 +141,7 @@ def _access(value: object, base: str) -> list[Problem]:
     return [problem.replace(where=(ACCESS, *problem.where)) for problem in found]
 
 
-def _paths(table: Table) -> list[tuple[Where, object]]:
+def _paths(table: "Table") -> list[tuple[Where, object]]:
     """Return what stands where `[access]` has its paths."""
     roots: Any = table.get("roots")
     items: list[Any] = [*roots] if isinstance(roots, list) else []
