@@ -87,3 +87,11 @@ def test_imports_while_podman_starts() -> None:
     found = imported(PROGRAM.replace("import launcher.cli\n", f"import launcher.cli\n{WHILE_PODMAN_STARTS}"))
     foreign = {name for name in found if name.partition(".")[0] not in {"launcher", "hooks", "oci"}}
     assert foreign <= FOREIGN | FOREIGN_THEN
+
+
+def test_imports_of_a_card_file_and_a_ceiling() -> None:
+    """A run by a card, or under a ceiling, pays for `re` and no other library: plain TOML is read without tomllib."""
+    late = "from launcher import plaintoml, reach\nfrom launcher.cardfile import merge\n"
+    found = imported(PROGRAM.replace("import launcher.cli\n", f"import launcher.cli\n{late}"))
+    assert not found & {"tomllib", "tomlkit", "typing", "json", "typer", "difflib", "ipaddress", "subprocess"}
+    assert "tomllib" in imported(PROGRAM.replace("import launcher.cli\n", "import tomllib\n"))
