@@ -205,6 +205,25 @@ except Refused as error:
 """
 
 
+def test_a_detached_run(place: Path) -> None:
+    """A detached card uses its grant up as any other, and who started it is told when it was used before."""
+    assert issue(place, "g18", PATH, place / "w/file").status == 0
+    opened = start(place, "g18", "--detach")
+    assert (opened.status, opened.out) == (0, "g18\n")
+    assert run(["card", "wait", "g18"]).status == 0
+    assert (place / "w/file").read_text() == "ran\n"
+    again = start(place, "g18", "--detach")
+    assert (again.status, again.reasons, again.out) == (125, ["replay"], "")
+
+
+def test_a_prepared_card_takes_none(place: Path) -> None:
+    """A card that plain podman starts has nobody to use its grants up, so it takes none."""
+    assert issue(place, "g19", PATH, place / "w/file").status == 0
+    done = run(["card", "prepare", *described(place, "g19"), "--grant", f"@{place}/token", "--", *WRITER])
+    assert (done.status, done.reasons) == (2, ["not-prepared"])
+    assert "--grant" in done.err
+
+
 def test_a_swap_at_the_last_moment(place: Path) -> None:
     """A file that is put in place after all was judged, and before podman mounts it, is seen from inside."""
     assert issue(place, "g8", PATH, place / "w/file").status == 0
@@ -296,8 +315,9 @@ def test_a_token_is_nowhere_else(place: Path) -> None:
 
 
 def _text(path: Path) -> str:
+    """Return what a file holds; nothing for a pipe, which would not answer."""
     try:
-        return path.read_bytes().decode(errors="replace")
+        return path.read_bytes().decode(errors="replace") if path.is_file() else ""
     except OSError:
         return ""
 
