@@ -85,9 +85,7 @@ def bound(
 def may_write(ceiling: CeilingFile, path: str) -> bool:
     """Return whether the ceiling, as it is for no card in particular, lets a path be written."""
     place = os.path.realpath(path)
-    fields = ceiling.ceiling.as_dict()
-    bench = Profile(**{**fields, "workspace": fields["workspace"] or HOME})
-    return deepest(levels(bench, write=True), place) == _OPEN
+    return deepest(levels(ceiling.ceiling.over(HOME), write=True), place) == _OPEN
 
 
 def _isolation(judged: Judged) -> None:
@@ -121,8 +119,8 @@ def _network(judged: Judged) -> None:
     if judged.asked.network != ALLOW:
         if level == GATED:
             judged.gated.append(f"the network is gated: closed without a grant{without}")
-        elif judged.asked.network == DENY and named:
-            text = f"the card names {' '.join(named)}, and its [access] says network = deny"
+        elif judged.asked.network == DENY and _meant(request):
+            text = f"the card names {' '.join(_meant(request))}, and its [access] says network = deny"
             judged.refuse("access-contradiction", text, "say network = 'allow', or name no host")
     elif request.model_host:
         text = f"{CEILING} closes the network, and the worker needs its model host {request.model_host}"
@@ -131,9 +129,16 @@ def _network(judged: Judged) -> None:
         judged.narrowed.append(f"{CEILING} closes the network{without}")
 
 
+def _meant(request: Request) -> tuple[str, ...]:
+    """Return the hosts that this card or its flags name; those of a user's defaults are for cards with a network."""
+    if request.merged is None:
+        return tuple(name for name in (request.model_host, *request.allow_host) if name)
+    return (*request.merged.said("model_host"), *request.merged.said("allow_host"))
+
+
 def _home(judged: Judged) -> None:
     request, merged = judged.request, judged.request.merged
-    said = merged is not None and "home" in merged.values
+    said = merged is None or merged.said("home")
     wanted = request.home if said or not judged.stated else judged.asked.home
     if wanted != ISOLATED and judged.asked.home == ISOLATED:
         judged.refuse("access-contradiction", "--home real, and the card's [access] says home = isolated")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SIZE_LIMIT = 64 << 10
 _OTHERS = 0o022
+_MOST_LINKS = 40  # the kernel's own limit
 
 
 class File(Value):
@@ -83,15 +84,28 @@ def _who(uid: int) -> str:
 
 
 def _above(path: str, owners: tuple[int, ...]) -> "Iterator[str]":
-    """Judge each directory on the way, as the path is written and as its links lead."""
-    ways = dict.fromkeys((*_parents(os.path.abspath(path)), *_parents(os.path.realpath(path))))
-    for folder in ways:
+    """Judge each directory on the way, those that a link on it leads through among them."""
+    for folder in _way(os.path.abspath(path)):
         found = os.stat(folder)
         if found.st_uid not in owners or (found.st_mode & _OTHERS and not found.st_mode & stat.S_ISVTX):
             yield f"{folder} can be written by others than {' or '.join(map(_who, owners))}"
 
 
-def _parents(path: str) -> "Iterator[str]":
-    while path != "/":
-        path = os.path.dirname(path)
-        yield path
+def _way(path: str) -> list[str]:
+    """Return every directory that the kernel looks into to find a path (path_resolution(7)); raises OSError."""
+    found = ["/"]
+    todo, links = path.strip("/").split("/"), 0
+    while todo:
+        step = f"{found[-1].rstrip('/')}/{todo.pop(0)}"
+        if os.path.islink(step):
+            links += 1
+            if links > _MOST_LINKS:
+                import errno
+
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            target = os.readlink(step)
+            todo = [*target.strip("/").split("/"), *todo]
+            found += ["/"] if target.startswith("/") else [found[-1]]
+        elif todo:
+            found.append(os.path.normpath(step))
+    return list(dict.fromkeys(found))

@@ -45,7 +45,12 @@ def _limit(name: str, kind: Kind, help: str, *, field: str = "") -> Key:  # noqa
 
 
 KEYS = (
-    _top("name", kinds.NAME, "what the card is called (default: the file's name without .toml)", field="card_name"),
+    _top(
+        "name",
+        kinds.NAME,
+        "what the card is called (default: the file's name, or its directory's for card.toml)",
+        field="card_name",
+    ),
     _top("image", kinds.IMAGE, "full reference of a local image", defaults=True),
     _top("command", kinds.COMMAND, "what to run, word by word, when none stands after `--`"),
     _top("cwd", kinds.PATH, "working directory (default: the first of `write`)"),
@@ -63,7 +68,7 @@ KEYS = (
     _top("user", kinds.choice("keep-id", "root"), "who the worker is inside: you, or uid 0", defaults=True),
     _top("interactive", kinds.FLAG, "pass standard input to the worker"),
     _top("tty", kinds.FLAG, "give the worker a terminal"),
-    Key(table="worker", name="description", kind=kinds.LINE, field="", help="who the worker is, for people"),
+    Key(table="worker", name="description", kind=kinds.LINE, field="description", help="who the worker is, for people"),
     Key(
         table="worker",
         name="model_host",

@@ -41,6 +41,12 @@ class Merged(Value):
     def _source(self, kind: str) -> Source | None:
         return next((source for source, _ in self.layers if source and source.kind == kind), None)
 
+    def said(self, name: str) -> "tuple[Any, ...]":
+        """Return what the card file and the flags say for a field, the nearest last; the defaults do not count."""
+        layers = [values for source, values in self.layers if source is None or source.kind == load.CARD]
+        said = [layer[name] for layer in layers if name in layer]
+        return tuple(item for value in said for item in (value if _adds(name, value) else (value,)))
+
     @property
     def values(self) -> "dict[str, Any]":
         """Return the request's fields."""
@@ -86,7 +92,8 @@ def _own(source: Source) -> "dict[str, Any]":
     if source.kind != load.CARD:
         return source.values
     name = os.path.basename(source.path).removesuffix(".toml")
-    return {"card_name": name, **source.values}
+    # Beside the work it is one of many of that name, and the directory tells them apart.
+    return {"card_name": name if name != "card" else os.path.basename(source.base) or name, **source.values}
 
 
 def _settle(layers: "list[tuple[Source | None, dict[str, Any]]]") -> Merged:

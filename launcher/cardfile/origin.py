@@ -6,6 +6,7 @@ so nothing of this is on the way of a run that is not shown and not refused.
 
 import os
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 from launcher.cardfile import keys, paths, position
@@ -98,13 +99,20 @@ def _place(values: dict[str, Any], field: str, item: Any) -> tuple[int, ...] | N
 def _stated(request: Request, lines: _Lines, field: str, item: Any) -> str:
     """Return the line of `[access]` that a path comes from, or ""."""
     card = request.merged.card if request.merged else None
-    if card is None or card.access is None or field not in _ACCESS_FIELDS:
+    if card is None or field not in _ACCESS_FIELDS:
         return ""
+    found = [where for path, where in _profile_paths(card) if path == item]
+    return lines.of(card, found[0]) if found else ""
+
+
+def _profile_paths(card: Source) -> list[tuple[str, Where]]:
+    """Return the paths of a card's `[access]`, resolved, each with the keys that lead to it."""
+    if card.access is None:
+        return []
     table = paths.access(card.access, card.base)
-    places: list[tuple[str, Where]] = [(table["workspace"], ("workspace",))]
-    places += [(root["path"], ("roots", index, "path")) for index, root in enumerate(table.get("roots", ()))]
-    found = [where for path, where in places if os.path.realpath(path) == item]
-    return lines.of(card, (keys.ACCESS, *found[0])) if found else ""
+    found: list[tuple[str, Where]] = [(table["workspace"], ("workspace",))]
+    found += [(root["path"], ("roots", index, "path")) for index, root in enumerate(table.get("roots", ()))]
+    return [(os.path.realpath(path), (keys.ACCESS, *where)) for path, where in found]
 
 
 def _unsaid(launch: Launch, field: str, item: Any) -> str:
@@ -152,12 +160,21 @@ def explained(refusals: list[Refusal], request: Request) -> list[Refusal]:
 
 def _explained(refusal: Refusal, layers: tuple[tuple[Source | None, dict[str, Any]], ...], lines: _Lines) -> Refusal:
     for source, values in reversed(layers):
-        for key in keys.KEYS if source else ():
-            for index, item in enumerate(_items(key.field, values.get(key.field))):
-                if source and isinstance(item, str) and _quotes(refusal.text, key.field, item):
-                    said = lines.of(source, (*key.where, index) if key.kind.many else key.where)
-                    return Refusal(refusal.reason, refusal.text, "; ".join(filter(None, (refusal.hint, said))))
+        for field, where, item in _said_by(source, values) if source else ():
+            if source and _quotes(refusal.text, field, item):
+                said = lines.of(source, where)
+                return Refusal(refusal.reason, refusal.text, "; ".join(filter(None, (refusal.hint, said))))
     return refusal
+
+
+def _said_by(source: Source, values: dict[str, Any]) -> Iterator[tuple[str, Where, str]]:
+    """Yield (field, keys, text) of every text that a source says."""
+    for key in keys.KEYS:
+        for index, item in enumerate(_items(key.field, values.get(key.field))):
+            if isinstance(item, str):
+                yield key.field, (*key.where, index) if key.kind.many else key.where, item
+    for path, where in _profile_paths(source):
+        yield from ((field, where, path) for field in _ACCESS_FIELDS)
 
 
 def _quotes(text: str, field: str, item: str) -> bool:

@@ -36,3 +36,8 @@ def access(launch: Launch) -> dict[str, Any]:
         "narrowed": list(bounds.narrowed) if bounds else [],
         "gated": list(bounds.gated) if bounds else [],
     }
+
+
+def worker(launch: Launch) -> dict[str, str | None]:
+    """Return what the card says of its worker."""
+    return {"description": launch.asked.description, "model_host": launch.asked.model_host}

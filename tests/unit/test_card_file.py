@@ -433,6 +433,14 @@ def test_contradictions_between_profile_and_lists(name: str, place: Path) -> Non
     assert "access-contradiction" in reasons(refused)
 
 
+def test_defaults_do_not_contradict_a_profile(place: Path, own_home: Path) -> None:
+    """What a user's defaults say for every card gives way to what this card says of itself."""
+    (own_home / ".config/card-run/config.toml").write_text('hosts = ["pypi.org"]\nhome = "real"\n')
+    found, refused = judged(place, ACCESS.replace("network", "host_read"), "--", "x")
+    assert refused == []
+    assert (found.net, found.names, dict(found.env)["HOME"]) == ("none", (), "/card")
+
+
 def test_a_flag_may_ask_for_less(place: Path) -> None:
     """`--read` of a workspace that may be written narrows this run; and what the profile allows may be listed too."""
     found, refused = judged(place, ACCESS, "--read", f"{place}/work", "--", "x")
@@ -481,6 +489,16 @@ def test_a_refusal_names_the_line(place: Path) -> None:
     found, refused = judged(place, 'command = ["x"]\nhosts = ["pypi.org",\n "unlisted.example.org"]\nread = ["none"]')
     told = [refusal.hint for refusal in origin.explained(refused, found.asked)]
     assert [hint.rpartition("line ")[2] for hint in told] == ["3", "4"]
+    found, refused = judged(place, ACCESS.replace('"work"', '"wrok"'), "--", "x")
+    told = [refusal.hint for refusal in origin.explained(refused, found.asked)]
+    assert told == [f"card file {place}/agent.toml line 3"]
+
+
+def test_a_card_of_the_usual_name_is_called_as_its_directory(place: Path) -> None:
+    """`card.toml` is what most cards are called: the directory tells them apart in `card ps`."""
+    (place / "card.toml").write_text('command = ["x"]')
+    assert options.read(["--card", f"{place}/card.toml"])[0].card_name == "cards"
+    assert judged(place, 'name = "mine"', "--", "x")[0].asked.card_name == "mine"
 
 
 # the schema

@@ -119,6 +119,15 @@ def test_links_to_it_are_judged_on_both_ways(config: Config, place: Path) -> Non
     assert bench.ceiling()[1] == []
     real.chmod(0o777)
     assert f"{real} can be written by others" in faults(bench.ceiling()[1])
+    real.chmod(0o755)
+    between = place / "between"
+    between.mkdir(mode=0o755)
+    path.unlink()
+    (between / "link").symlink_to("../real")
+    path.symlink_to(between / "link/config.toml")
+    assert bench.ceiling()[1] == []
+    between.chmod(0o777)  # neither on the way that is written nor on the one it leads to in the end
+    assert f"{between} can be written by others" in faults(bench.ceiling()[1])
 
 
 BAD = {
