@@ -65,6 +65,7 @@ class Request(Value):
     tty: bool = False
     podman_arg: tuple[str, ...] = ()
     card_name: str | None = None
+    description: str | None = None
     profile: "Profile | None" = None
     merged: "Merged | None" = None
     grant: tuple[str, ...] = ()
