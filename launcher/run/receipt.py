@@ -140,6 +140,7 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "non_claims": list(NON_CLAIMS),
         "bench": {"documentation_ranges": plan.bench.documentation_ranges, "benches": list(plan.bench.benches)},
         "policy": launch.policy_path,
+        "worker": decided.worker(launch),
         "files": decided.files(launch),
         "access": {**decided.access(launch), **_access(launch)},
         "resolver": {"servers": list(launch.nameservers.servers), "source": launch.nameservers.source},
