@@ -5,6 +5,7 @@ every byte passes at once and untouched.
 """
 
 import os
+import select
 import threading
 
 from launcher.run.spawn import HEARD, Child
@@ -48,7 +49,8 @@ class Podman:
         self._said = bytearray()
         self._relay_now = False
         self._lock = threading.Lock()
-        self._relay = threading.Thread(target=self._copy, args=(child.stderr,), daemon=True)
+        over, self._over = os.pipe()
+        self._relay = threading.Thread(target=self._copy, args=(child.stderr, over), daemon=True)
         self._relay.start()
         threading.Thread(target=self._listen, daemon=True).start()
         _later(START_SECONDS, self._give_up)
@@ -73,6 +75,7 @@ class Podman:
             with self._reaping:
                 self._ended.set()
                 _, status = os.waitpid(self.pid, 0)
+            os.close(self._over)
             self._relay.join()
             code = os.waitstatus_to_exitcode(status)
             self.killed = max(-code, 0)
@@ -120,8 +123,18 @@ class Podman:
         """Return what podman said and was held back."""
         return self._said.decode("utf-8", "replace").strip()
 
-    def _copy(self, fd: int) -> None:
-        while data := os.read(fd, 65536):
+    def _copy(self, fd: int, over: int) -> None:
+        """Relay what podman says until its end of file, or until all is taken that it said before its end.
+
+        conmon has the descriptor too, and outlives podman by the 6 ms that its own cleaning up takes.
+        """
+        poll = select.poll()
+        for one in (fd, over):
+            poll.register(one, select.POLLIN)
+        while fd in {one for one, _ in poll.poll()}:
+            data = os.read(fd, 65536)
+            if not data:
+                break
             with self._lock:
                 if self._relay_now:
                     _write_all(2, data)

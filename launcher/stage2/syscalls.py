@@ -5,9 +5,10 @@ which call failed. `Kernel` is the whole interface: tests hand its users another
 Numbers are only used for calls that libc does not wrap and that have one number on every architecture.
 """
 
-import ctypes
 import os
 import struct
+
+from launcher.stage2 import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,27 +48,26 @@ AF_INET = 2
 AF_INET6 = 10
 SOCK_DGRAM_CLOEXEC = 2 | 0o2000000
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_int, _long, _ptr, _size, _bytes = ctypes.c_int, ctypes.c_long, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
+_int, _long, _ptr, _size, _bytes = native.c_int, native.c_long, native.c_void_p, native.c_size_t, native.c_char_p
 
 # syscall(2) is variadic: every integer is passed as long, so that no half of a register is left undefined
-_create_ruleset = ctypes.CFUNCTYPE(_long, _long, _bytes, _size, _long, use_errno=True)(("syscall", _libc))
-_add_rule = ctypes.CFUNCTYPE(_long, _long, _long, _long, _bytes, _long, use_errno=True)(("syscall", _libc))
-_three = ctypes.CFUNCTYPE(_long, _long, _long, _long, _long, use_errno=True)(("syscall", _libc))
-_prctl = ctypes.CFUNCTYPE(_int, _int, _long, _long, _long, _long, use_errno=True)(("prctl", _libc))
-_prlimit = ctypes.CFUNCTYPE(_int, _int, _int, _bytes, _ptr, use_errno=True)(("prlimit", _libc))
-_unshare = ctypes.CFUNCTYPE(_int, _int, use_errno=True)(("unshare", _libc))
-_socket = ctypes.CFUNCTYPE(_int, _int, _int, _int, use_errno=True)(("socket", _libc))
-_sendto = ctypes.CFUNCTYPE(_long, _int, _bytes, _size, _int, _bytes, _int, use_errno=True)(("sendto", _libc))
-_fcntl = ctypes.CFUNCTYPE(_int, _int, _int, _long, use_errno=True)(("fcntl", _libc))
-_recv = ctypes.CFUNCTYPE(_long, _int, _ptr, _size, _int, use_errno=True)(("recv", _libc))
-_inet_pton = ctypes.CFUNCTYPE(_int, _int, _bytes, _ptr, use_errno=True)(("inet_pton", _libc))
+_create_ruleset = native.function("syscall", _long, _long, _bytes, _size, _long)
+_add_rule = native.function("syscall", _long, _long, _long, _long, _bytes, _long)
+_three = native.function("syscall", _long, _long, _long, _long, _long)
+_prctl = native.function("prctl", _int, _int, _long, _long, _long, _long)
+_prlimit = native.function("prlimit", _int, _int, _int, _bytes, _ptr)
+_unshare = native.function("unshare", _int, _int)
+_socket = native.function("socket", _int, _int, _int, _int)
+_sendto = native.function("sendto", _long, _int, _bytes, _size, _int, _bytes, _int)
+_fcntl = native.function("fcntl", _int, _int, _int, _long)
+_recv = native.function("recv", _long, _int, _ptr, _size, _int)
+_inet_pton = native.function("inet_pton", _int, _int, _bytes, _ptr)
 
 
 def _checked(result: int, call: str) -> int:
     """Return a call's result, or raise its errno as OSError with the call's name in the filename's place."""
     if result == -1:
-        number = ctypes.get_errno()
+        number = native.get_errno()
         raise OSError(number, os.strerror(number), call)
     return result
 
@@ -101,9 +101,9 @@ class Kernel:
     def seccomp(self, program: bytes) -> None:
         """Load a filter of struct sock_filter items; needs no_new_privs. Cannot be undone."""
         # prctl(2) rather than seccomp(2): the same load, and no number that differs between architectures
-        buffer = ctypes.create_string_buffer(program, len(program))
-        fprog = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer)))
-        result = _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(fprog), 0, 0)
+        buffer = native.memory(program)
+        fprog = native.memory(struct.pack("@HP", len(program) // 8, native.address(buffer)))
+        result = _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, native.address(fprog), 0, 0)
         _checked(result, "prctl(PR_SET_SECCOMP)")
 
     def prlimit(self, resource: int, soft: int, hard: int) -> None:
@@ -120,7 +120,7 @@ class Kernel:
 
     def connected(self, descriptor: int) -> bool:
         """Return whether the other end of a stream socket, which sends nothing, is still there."""
-        byte = ctypes.create_string_buffer(1)
+        byte = native.memory(1)
         try:
             return _checked(_recv(descriptor, byte, 1, MSG_PEEK | MSG_DONTWAIT), "recv") > 0
         except BlockingIOError:
@@ -131,11 +131,11 @@ class Kernel:
     def recvmsg(self, descriptor: int, size: int) -> "tuple[bytes, list[int]]":
         """Return up to `size` bytes of a socket and the descriptors that came with them, close-on-exec."""
         # Only a warm card receives descriptors: the prototype is made here.
-        recvmsg = ctypes.CFUNCTYPE(_long, _int, _ptr, _int, use_errno=True)(("recvmsg", _libc))
-        data, control = ctypes.create_string_buffer(size), ctypes.create_string_buffer(CONTROL_SIZE)
-        vector = ctypes.create_string_buffer(struct.pack("@PN", ctypes.addressof(data), size))
-        words = (None, 0, ctypes.addressof(vector), 1, ctypes.addressof(control), CONTROL_SIZE, 0)
-        header = ctypes.create_string_buffer(struct.pack("@PIPNPNi", *(word or 0 for word in words)))
+        recvmsg = native.function("recvmsg", _long, _int, _ptr, _int)
+        data, control = native.memory(size), native.memory(CONTROL_SIZE)
+        vector = native.memory(struct.pack("@PN", native.address(data), size))
+        words = (None, 0, native.address(vector), 1, native.address(control), CONTROL_SIZE, 0)
+        header = native.memory(struct.pack("@PIPNPNi", *(word or 0 for word in words)))
         count = _checked(recvmsg(descriptor, header, MSG_CMSG_CLOEXEC), "recvmsg")
         # struct msghdr and struct cmsghdr, bits/socket.h: the kernel has put the used size of control in its place
         (used,) = struct.unpack_from("@N", header.raw, struct.calcsize("@PIPNP"))
@@ -148,7 +148,7 @@ class Kernel:
 
     def send_datagram(self, family: int, address: str, port: int) -> None:
         """Send one empty UDP datagram to an address in text form; raises ValueError when it is not one."""
-        packed = ctypes.create_string_buffer(16)
+        packed = native.memory(16)
         if _inet_pton(family, address.encode(), packed) != 1:
             raise ValueError(f"not an address: {address!r}")
         if family == AF_INET:
