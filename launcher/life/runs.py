@@ -26,6 +26,8 @@ PREPARED = "prepared"
 """Made ready and never started: it has no launcher."""
 WARM = "warm"
 """A card of the pool that nobody has taken (`card pool`)."""
+UNATTENDED = "unattended"
+"""Prepared, and started by plain podman: nobody of ours answers for it."""
 STARTING = "starting"
 RUNNING = "running"
 """The worker was released."""
@@ -136,7 +138,7 @@ def _state(found: Record | None, there: set[str]) -> str:
     if found is None:
         return STARTING
     if found.launcher is None:
-        return PREPARED
+        return _prepared(there)
     if not found.owned:
         return ORPHANED
     if WARM_CARD in there:
@@ -144,6 +146,13 @@ def _state(found: Record | None, there: set[str]) -> str:
     if rundir.LEDGER in there:
         return ENDING
     return RUNNING if RELEASED in there else STARTING
+
+
+def _prepared(there: set[str]) -> str:
+    """Return the state of a run without a launcher: the hook pins its namespace, and lets go of it at the end."""
+    if rundir.LEDGER in there:
+        return ENDING
+    return UNATTENDED if rundir.NETNS in there else PREPARED
 
 
 def _object(path: str) -> dict[str, Any] | None:

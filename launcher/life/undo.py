@@ -14,7 +14,7 @@ from launcher.life import kept, runs
 from launcher.life.containers import Container, Containers, Unknown
 from launcher.life.record import Record
 from launcher.run.directory import RELEASED, RunDirectory
-from launcher.run.receipt import ABANDONED, SCHEMA
+from launcher.run.receipt import ABANDONED, SCHEMA, UNATTENDED
 from launcher.suppress import suppress
 from oci import annotations
 from oci.refusal import Refused
@@ -39,9 +39,15 @@ def undo(run: RunDirectory, containers: Containers) -> list[str]:
     except Unknown as error:
         run.let_go()
         return [f"{name}: {error}"]
-    if found is not None and found.record is not None and run.read(RELEASED) is not None:
+    if found is not None and found.record is not None and _ran(run, found.record):
         _keep(found, found.record, end)
     return [f"{name}: {line}" for line in run.remove()]
+
+
+def _ran(run: RunDirectory, record: Record) -> bool:
+    """Return whether the worker may have run: it was released, or is a prepared card's, whose hook vouched for it."""
+    vouched = record.launcher is None and run.read(f"{rundir.CARD}/{rundir.PROOF}") is not None
+    return vouched or run.read(RELEASED) is not None
 
 
 def release(run: RunDirectory, containers: Containers) -> None:
@@ -97,7 +103,7 @@ def _keep(found: runs.Run, record: Record, end: dict[str, Any]) -> None:
         "schema": SCHEMA,
         **{name: value for name, value in record.as_dict().items() if name not in {"boot_id", "launcher"}},
         "ended": time.time(),
-        "how": ABANDONED,
+        "how": ABANDONED if record.launcher else UNATTENDED,
         "hook": found.read(rundir.HOOK) or {},
         "ledger": found.read(rundir.LEDGER),
         **end,

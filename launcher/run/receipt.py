@@ -18,7 +18,7 @@ else:
 
 SCHEMA = 1
 # How a run ended: by itself, or without the card-run that would have known.
-EXITED, ABANDONED = "exited", "abandoned"
+EXITED, ABANDONED, UNATTENDED = "exited", "abandoned", "unattended"
 NON_CLAIMS = (
     "target_network: the egress wall lists addresses; a name that shares an address with a listed one is reachable",
     "target_network: a listed host may relay or store what the worker sends it",

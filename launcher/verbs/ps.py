@@ -70,7 +70,7 @@ def _listed(*, every: bool, last: int, as_json: bool) -> str:
 
 
 def _ledgers(alive: list[Run]) -> dict[str, Ledger]:
-    with_table = [one for one in alive if one.state == runs.RUNNING]
+    with_table = [one for one in alive if one.state in {runs.RUNNING, runs.UNATTENDED}]
     try:
         return live.read_all(with_table)
     except Refused as error:

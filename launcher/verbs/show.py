@@ -42,7 +42,9 @@ def _living(one: Run) -> dict[str, Any]:
     with contextlib.suppress(OSError, Refused), open(f"{one.path}/{rundir.PLAN}", "rb") as file:
         pins = hooks_plan.egress_of(file.read()).pins
         content["pins"] = {name: {"addresses": list(addresses)} for name, addresses in pins.items()}
-    if one.state == runs.RUNNING:
+    if one.state == runs.ENDING:
+        content["ledger"] = one.read(rundir.LEDGER)
+    if one.state in {runs.RUNNING, runs.UNATTENDED}:
         try:
             found = live.read_all([one]).get(one.run)
             content["ledger"] = found.to_json() if found else None

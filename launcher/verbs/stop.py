@@ -37,14 +37,23 @@ def stop(
     for one in found:
         if isinstance(one, Ended):
             sys.stdout.write(f"{one.run}\n")  # what was asked for is so
+    chosen, podmans = _answered_for(chosen)
     asked = time.monotonic()
     for one in chosen:
         if one.record is not None and one.record.launcher is not None:
             identity.send(one.record.launcher, _SIGTERM)
+    for name in podmans:
+        output.say(f"NOTE {name} was started by podman, which ends it: podman stop card-{name}")
     left = [one.run for one in chosen if not _ended(one, asked, seconds)]
     for name in left:
         output.say(f"NOTE {name} could not be ended: card gc")
-    raise typer.Exit(1 if left else 0)
+    raise typer.Exit(1 if left or podmans else 0)
+
+
+def _answered_for(chosen: list[Run]) -> tuple[list[Run], list[str]]:
+    """Return the runs without those that were prepared, and the ids of the prepared ones that run."""
+    prepared = [one for one in chosen if one.record is not None and one.record.launcher is None]
+    return [one for one in chosen if one not in prepared], [one.run for one in prepared if one.state == runs.UNATTENDED]
 
 
 def _ended(one: Run, asked: float, seconds: float | None) -> bool:

@@ -78,9 +78,10 @@ def never_ran(done: Run) -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_it_works_once(prepare: Callable[..., Card]) -> None:
+@pytest.mark.parametrize("user", ["keep-id", "root"])
+def test_it_works_once(user: str, prepare: Callable[..., Card]) -> None:
     """Plain podman starts it behind three walls; a second start is refused, and the first one's account stays."""
-    ready = prepare(*WORKER)
+    ready = prepare("--user", user, *WORKER)
     first = ready.start()
     assert (first.status, first.out) == (0, "ran\n"), first.err
     assert f"SANDBOX OK run={ready.told['run']} " in first.err
@@ -160,6 +161,37 @@ def test_what_was_denied_is_kept(prepare: Callable[..., Card]) -> None:
     denied = ready.read("ledger.json")["denied"]
     assert [(row["address"], row["port"]) for row in denied] == [("198.51.100.66", 443)]
     assert not secrets.exists()
+
+
+def test_its_life_is_told(prepare: Callable[..., Card]) -> None:
+    """A prepared card is seen before, while and after it runs, and its ledger outlives its run directory."""
+    worker = ["--", "python3", "-c", f"{inside.PROGRAM}\nsys.stdout.flush(); sys.stdin.read()"]
+    ready = prepare("-i", *worker, '[["tcp", "198.51.100.66", 443]]')
+    name = ready.told["run"]
+
+    def shown() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(run(["card", "show", "--json", name]).out)
+        return found
+
+    assert shown()["state"] == "prepared"
+    assert run(["card", "stop", "--all"]).status == 0
+    with subprocess.Popen(ready.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as podman:
+        assert podman.stdout
+        assert podman.stdout.readline()
+        told = shown()
+        assert (told["state"], [row["address"] for row in told["ledger"]["denied"]]) == (
+            "unattended",
+            ["198.51.100.66"],
+        )
+        stopped = run(["card", "stop", name])
+        assert (stopped.status, f"podman stop card-{name}" in stopped.err) == (1, True)
+        podman.communicate(timeout=30)
+    assert shown()["state"] == "ending"
+    assert run(["card", "gc"]).status == 0
+    told = shown()
+    assert (told["state"], told["how"], told["exit_status"]) == ("ended", "unattended", 0)
+    assert [row["address"] for row in told["ledger"]["denied"]] == ["198.51.100.66"]
+    assert not ready.path.exists()
 
 
 def test_no_registration(prepare: Callable[..., Card]) -> None:
