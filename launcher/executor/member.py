@@ -65,12 +65,14 @@ class Member:
         if self.closed:
             return
         self.closed = True
-        for grant in self._grants:
-            revoke(grant)
-        for running in self._running:
-            yield from running.end()
-        tree.remove(self.identity.keep)
-        self._forget(self.key)
+        try:
+            for grant in self._grants:
+                revoke(grant)
+            for running in self._running:
+                yield from running.end()
+            tree.remove(self.identity.keep)
+        finally:
+            self._forget(self.key)
 
     def _open(self) -> None:
         if self.closed:

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import stat
+from io import FileIO
 
 from launcher.executor import tree
 
@@ -19,9 +20,9 @@ _RECORD = {"schema": 1, "what": "card-run executor set"}
 
 
 class Scratch:
-    """One set's own directory, locked."""
+    """One set's own directory, locked. Python lets go of the lock, with a ResourceWarning, when nobody removed it."""
 
-    def __init__(self, path: str, lock: int) -> None:
+    def __init__(self, path: str, lock: FileIO) -> None:
         self.path = path
         self.name = os.path.basename(path).removeprefix(_SET)
         self._lock = lock
@@ -34,13 +35,10 @@ class Scratch:
 
     def remove(self) -> None:
         """Remove all of it and let go; harmless when said twice. Raises OSError, and then the rest is for a sweep."""
-        if self._lock < 0:
+        if self._lock.closed:
             return
-        try:
+        with self._lock:
             tree.remove(self.path, last=OWNER)
-        finally:
-            os.close(self._lock)
-            self._lock = -1
 
 
 def take(root: str) -> Scratch:
@@ -57,9 +55,10 @@ def take(root: str) -> Scratch:
     name = secrets.token_hex(6)
     new = f"{root}/{_NEW}{name}"
     os.mkdir(new, 0o700)
-    lock = os.open(f"{new}/{OWNER}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = os.open(f"{new}/{OWNER}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    lock = os.fdopen(fd, "wb", buffering=0)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    os.write(lock, json.dumps({**_RECORD, "pid": os.getpid()}).encode())
+    lock.write(json.dumps({**_RECORD, "pid": os.getpid()}).encode())
     path = f"{root}/{_SET}{name}"
     os.rename(new, path)
     return Scratch(path, lock)

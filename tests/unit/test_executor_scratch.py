@@ -88,7 +88,7 @@ def test_a_sets_directory_that_is_a_link_is_not_followed(tmp_path: Path) -> None
     """A record of ours behind a link does not make what the link leads to ours."""
     elsewhere = scratch.take(str(tmp_path / "elsewhere"))
     target = Path(elsewhere.path)
-    os.close(elsewhere._lock)
+    elsewhere._lock.close()
     root = tmp_path / "root"
     root.mkdir(mode=0o700)
     (root / "set-link").symlink_to(target)
