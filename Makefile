@@ -11,7 +11,7 @@ NFT_TESTS := $(addprefix /src/tests/kernel/,test_audit_listing.py test_ledger_pa
 OLD_TESTS := $(addprefix /src/tests/bench/,test_bridge.py test_denials.py test_detached.py test_exec.py \
 	test_files.py test_hooks.py test_networks.py test_prepared.py test_proof.py test_run.py test_signals.py)
 
-ROOT_TESTS := $(addprefix /src/tests/worlds/,test_root.py test_install.py test_ceiling.py test_full_disk.py)
+ROOT_TESTS := $(addprefix /src/tests/worlds/,test_root.py test_install.py test_system_hooks.py test_ceiling.py test_full_disk.py)
 
 # For packagers: where to, and which interpreter is to run it. The one that installs needs the dependencies too.
 PREFIX ?= /usr/local

@@ -48,6 +48,7 @@ class Fired(Value):
 def run(*, annotated: bool) -> Fired:
     """Make, initialise and remove one container; raises Refused when podman or the bench cannot do even that."""
     asked, refusals = launch.judge(Request(command=("true",), net=launch.NONE))
+    refusals += launch.rootless()
     if refusals:
         raise Refused(refusals)
     built, podman = runtime.ensure(), find_podman()
