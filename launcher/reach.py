@@ -103,7 +103,7 @@ def _command(judged: Judged) -> None:
     elif judged.asked.command == ALLOW:
         judged.refuse("ceiling-command", f"{CEILING} says command = deny: nothing is started")
     else:
-        judged.refuse("denied", "access.command is deny: this card starts nothing")
+        judged.refuse("denied", "access.command is deny: this card starts nothing", "say command = 'allow'")
 
 
 def _network(judged: Judged) -> None:
@@ -119,8 +119,8 @@ def _network(judged: Judged) -> None:
     if judged.asked.network != ALLOW:
         if level == GATED:
             judged.gated.append(f"the network is gated: closed without a grant{without}")
-        elif judged.asked.network == DENY and _meant(request):
-            text = f"the card names {' '.join(_meant(request))}, and its [access] says network = deny"
+        for option, name in _meant(request) if judged.asked.network == DENY else ():
+            text = f"{option} {name}: the card's [access] says network = deny"
             judged.refuse("access-contradiction", text, "say network = 'allow', or name no host")
     elif request.model_host:
         text = f"{CEILING} closes the network, and the worker needs its model host {request.model_host}"
@@ -129,11 +129,12 @@ def _network(judged: Judged) -> None:
         judged.narrowed.append(f"{CEILING} closes the network{without}")
 
 
-def _meant(request: Request) -> tuple[str, ...]:
+def _meant(request: Request) -> list[tuple[str, str]]:
     """Return the hosts that this card or its flags name; those of a user's defaults are for cards with a network."""
-    if request.merged is None:
-        return tuple(name for name in (request.model_host, *request.allow_host) if name)
-    return (*request.merged.said("model_host"), *request.merged.said("allow_host"))
+    merged = request.merged
+    model = merged.said("model_host")[-1:] if merged else (request.model_host,)
+    hosts = merged.said("allow_host") if merged else request.allow_host
+    return [("--model-host", name) for name in model if name] + [("--allow-host", name) for name in hosts]
 
 
 def _home(judged: Judged) -> None:

@@ -72,6 +72,9 @@ def decide(judged: Judged) -> None:
     found = {**dict.fromkeys(judged.opened.read, READ), **found, **dict.fromkeys(judged.opened.write, WRITE)}
     for access, name in LISTS:
         judged.changes[name] = tuple(path for path, taken in found.items() if taken == access)
+    judged.changes["protect"] = tuple(
+        path for path in judged.request.protect if not _closed_anyway(judged, path, found)
+    )
     _start(judged)
 
 
@@ -153,6 +156,14 @@ def _place(judged: Judged, path: str, found: dict[str, str]) -> None:
 
 def _read_only(held: tuple[int, int]) -> str:
     return " read-only" if held[0] == _OPEN else ""
+
+
+def _closed_anyway(judged: Judged, path: str, found: dict[str, str]) -> bool:
+    """Return whether a protected path lies in what was to be written, and is not: it needs no protection."""
+    place = os.path.realpath(path)
+    if any(access == WRITE and holds(os.path.realpath(top), place) for top, access in found.items()):
+        return False
+    return any(holds(os.path.realpath(top), place) for top in (*judged.request.write, *_places(judged.asked)))
 
 
 def _inside(judged: Judged, found: dict[str, str]) -> None:

@@ -68,6 +68,9 @@ def lookup(text: str, key: Key) -> Any:
 
 def value(key: Key, words: list[str]) -> Any:
     """Return what words on a command line mean as this key's value; raises Refused (`bad-value`)."""
+    if key.kind is kinds.COMMAND and len(words) == 1 and len(words[0].split()) > 1 and not words[0].startswith("["):
+        hint = f"card set command -- {words[0]}"
+        raise Refused([Refusal("bad-value", f"command takes each word by itself, and {words[0]!r} is one", hint)])
     if key.kind.many:
         return _toml(key, words[0]) if len(words) == 1 and words[0].lstrip().startswith("[") else words
     if len(words) != 1:

@@ -11,6 +11,7 @@ from launcher.access.profile import Profile
 from launcher.access.table import parse
 from launcher.cardfile import load, paths
 from launcher.cardfile.load import Source
+from launcher.fs.paths import below
 from launcher.value import Value
 from oci.refusal import Refusal, Refused
 
@@ -110,11 +111,24 @@ def _settle(layers: "list[tuple[Source | None, dict[str, Any]]]") -> Merged:
 
 
 def _without_roots(values: "dict[str, Any]", nearer: "list[dict[str, Any]]") -> "dict[str, Any]":
-    taken = {os.path.realpath(path) for other in nearer for name in _ROOTS for path in other.get(name, ())}
-    return {
+    """Take out the paths that a nearer layer names, and what was protected in those that it makes read-only."""
+    taken = {os.path.realpath(path): name for other in nearer for name in _ROOTS for path in other.get(name, ())}
+    kept = {
         name: tuple(path for path in value if os.path.realpath(path) not in taken) if name in _ROOTS else value
         for name, value in values.items()
     }
+    if "protect" in kept:
+        narrowed = [path for path, name in taken.items() if name != "write"]
+        writable = [path for path, name in taken.items() if name == "write"]
+        writable += [os.path.realpath(path) for path in kept.get("write", ())]
+        kept["protect"] = tuple(
+            path for path in kept["protect"] if _within(path, writable) or not _within(path, narrowed)
+        )
+    return kept
+
+
+def _within(path: str, tops: list[str]) -> bool:
+    return any(below(os.path.realpath(path), top) for top in tops)
 
 
 def _without_hosts(values: "dict[str, Any]", nearer: "list[dict[str, Any]]") -> "tuple[dict[str, Any], list[str]]":

@@ -107,7 +107,8 @@ WORSE = {
     "hosts": ["https://x.example"],
     "worker.model_host": ["a.example", "b.example"],
     "read": ["[1, 2]"],
-    "command": ["[unclosed"],
+    "command": ["make test"],
+    "env": ["[unclosed"],
     "access.network": ["allow"],
 }
 

@@ -286,6 +286,24 @@ def test_a_flag_takes_a_path_out_of_the_cards_lists(place: Path) -> None:
     }
 
 
+def test_a_protected_card_can_be_run_read_only(place: Path) -> None:
+    """`--read` of the workspace takes what is protected in it along: it is read-only with the rest."""
+    text = 'write = ["."]\nprotect = ["agent.toml"]'
+    found, refused = judged(place, text, "--read", str(place), "--", "x")
+    assert (refused, found.filesystem.closed) == ([], ())
+    (place / "work/key").touch()
+    text = 'write = [".", "work"]\nprotect = ["agent.toml", "work/key"]'
+    found, refused = judged(place, text, "--read", str(place), "--", "x")
+    assert (refused, found.filesystem.closed) == ([], (f"{place}/work/key",))
+    words = ("--read", str(place), "--write", f"{place}/work")
+    found, refused = judged(place, 'write = ["."]\nprotect = ["work/key"]', *words, "--", "x")
+    assert (refused, found.filesystem.closed) == ([], (f"{place}/work/key",))
+    gated = ACCESS.replace('"work"', '"."').replace('write = "allow"', 'write = "gated"')
+    found, refused = judged(place, f'protect = ["agent.toml"]\n{gated}', "--", "x")
+    assert (refused, found.filesystem.closed) == ([], ())
+    assert reasons(judged(place, 'write = ["work"]\nprotect = ["data"]', "--", "x")[1]) == ["protect-outside"]
+
+
 def test_no_network_by_flag_leaves_the_cards_hosts_out(place: Path) -> None:
     """`--net none` is enough to run a card without its network; said in the card itself, it is a contradiction."""
     text = 'hosts = ["pypi.org"]\n[worker]\nmodel_host = "model.example.org"'

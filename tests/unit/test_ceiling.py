@@ -181,6 +181,17 @@ def test_writing_is_narrowed_to_reading(config: Config, place: Path) -> None:
     assert f"the bench's ceiling keeps {place}/work read-only" in found.notes
 
 
+def test_what_is_protected_may_be_narrowed_too(config: Config, place: Path) -> None:
+    """In a workspace that is read-only anyway there is nothing to protect, and no reason to refuse."""
+    (place / "work/keys").touch()
+    words = ("--write", f"{place}/work", "--protect", f"{place}/work/keys")
+    assert judged(*words)[0].filesystem.closed == (f"{place}/work/keys",)
+    config(workspace_write="deny")
+    found, reasons = judged(*words)
+    assert (reasons, roots(found), found.filesystem.closed) == ([], {"work": "read"}, ())
+    assert judged("--protect", f"{place}/data")[1] == ["protect-outside"]
+
+
 def test_reading_is_closed(config: Config, place: Path) -> None:
     """What may not be read is not mounted; a workspace that may not be read leaves no run."""
     config(host_read="deny", host_write="deny")
