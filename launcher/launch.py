@@ -227,7 +227,9 @@ def _run_id(text: str | None) -> tuple[str, list[Refusal]]:
 def _command(request: Request) -> list[Refusal]:
     refusals: list[Refusal] = []
     if not request.command or not request.command[0]:
-        refusals.append(Refusal("no-command", "there is no command to run", "card-run [options] -- COMMAND [ARG...]"))
+        where = "command = [...] in the card, or " if request.merged and request.merged.card else ""
+        hint = f"{where}card-run [options] -- COMMAND [ARG...]"
+        refusals.append(Refusal("no-command", "there is no command to run", hint))
     if any(0xD800 <= ord(character) <= 0xDFFF for word in request.command for character in word):
         refusals.append(Refusal("bad-command", "the command is not UTF-8"))
     if not 0 < request.resolve_timeout <= 30:
