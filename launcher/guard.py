@@ -57,11 +57,11 @@ def deciding_files(request: Request, policy_path: str, roots: Filesystem) -> lis
     hint = "keep it elsewhere, or protect it: --protect {}"
     card = request.merged.card if request.merged else None
     files = [("policy-writable", "policy file", policy_path, "keep it elsewhere and name it with --egress")]
-    files += [("card-writable", "card file", card.path, hint)] if card else []
+    files += [("card-writable", "card file", card.path, f"{hint}, or protect = [...] in it")] if card else []
     files += [("env-file-writable", "file of variables", path, hint) for path in request.env_file]
     found: list[Refusal] = []
     for reason, what, path, advice in files:
-        if advice == hint and _protected(path, roots):
+        if advice.startswith(hint) and _protected(path, roots):
             continue
         root = _writable(path, roots)
         if root:
