@@ -96,7 +96,15 @@ def _let_go(run: Run, known: Card, items: list[tuple[str, str]], channel: Channe
     except OSError:
         process, report = -1, None
     if report is None or process < 0:
-        raise Refused([Refusal("not-entered", f"podman did not start stage 2 in {run.run}", "is the card paused?")])
+        raise Refused(
+            [
+                Refusal(
+                    "not-entered",
+                    f"podman did not start stage 2 in {run.run}",
+                    "podman's own words say why: is the card paused?",
+                )
+            ]
+        )
     if report.get("status") != ["ok"]:
         told = zip(report.get("reason", ()), report.get("text", ()), report.get("hint", ()), strict=False)
         raise Refused([Refusal(*one) for one in told] or [Refusal("stage2-refused", "stage 2 gave no reason")])

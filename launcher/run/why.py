@@ -13,6 +13,8 @@ from launcher.run.directory import RunDirectory
 from oci.refusal import Refusal
 
 _SAID = "SANDBOX REFUSED reason="
+# podman-remote(1) has no option for hooks, whatever name it is installed under.
+_REMOTE = "unknown flag: --hooks-dir"
 
 
 def refusals(run: RunDirectory, podman: str) -> list[Refusal]:
@@ -24,12 +26,16 @@ def refusals(run: RunDirectory, podman: str) -> list[Refusal]:
     ours = [line.removeprefix(_SAID).partition(" ") for line in said if line.startswith(_SAID)]
     if ours:
         return [Refusal(reason, text) for reason, _, text in ours]
-    return [_seen(run, said, " ".join(podman.removeprefix("Error: ").split()))] if "hook" in podman else []
+    hooked = "hook" in podman and _REMOTE not in podman
+    return [_seen(run, said, " ".join(podman.removeprefix("Error: ").split()))] if hooked else []
 
 
 def of_podman(image: str, said: str) -> Refusal:
     """Return the refusal that podman's own last word comes to."""
     last = said.splitlines()[-1].removeprefix("Error: ")
+    if _REMOTE in said:
+        text = "the podman on PATH is podman-remote: the hooks of a remote podman are not ours"
+        return Refusal("remote-podman", text, "install podman itself, and have it on PATH first")
     if "image not known" in last:
         return Refusal("image-missing", last, f"podman pull {image}, or build it")
     if "invalid option for network pasta" in last:

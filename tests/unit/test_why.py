@@ -55,3 +55,10 @@ def test_nothing_said(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Non
     full = os.statvfs_result((4096, 4096, 16, 0, 0, 16, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _: full)
     assert reasons(run) == ["disk-full"]
+
+
+def test_podman_remote_under_podmans_name(run: RunDirectory) -> None:
+    """What it says of an option that it does not have is no hook's failure."""
+    said = "Error: unknown flag: --hooks-dir\nSee 'podman --help'"
+    assert reasons(run, said) == []
+    assert why.of_podman("image", said).reason == "remote-podman"
