@@ -87,6 +87,7 @@ class _Taker:
     def __init__(self, data: bytes, descriptors: list[int]) -> None:
         """Take over the connection, stderr and, if there is one, the receipt's descriptor."""
         self.connection = _socket.socket(fileno=descriptors[0])
+        self.connection.setblocking(True)  # the pool, whose socket it was, waited for nobody
         os.dup2(descriptors[1], 2)
         os.close(descriptors[1])
         self.receipt = descriptors[2] if len(descriptors) > 2 else None
@@ -98,6 +99,13 @@ class _Taker:
             wire.send(self.connection, wire.dump(content), descriptors)
         except OSError:
             return
+
+    def leave(self, **content: Any) -> None:
+        """Say the last thing with nothing of card-run's open any more: its stderr's readers wait for its end."""
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 2)
+        os.close(null)
+        self.tell(**content)
 
 
 def _serve(slot: Slot, begun: Started, data: bytes, descriptors: list[int]) -> None:
@@ -112,7 +120,7 @@ def _serve(slot: Slot, begun: Started, data: bytes, descriptors: list[int]) -> N
             released=lambda: taker.tell(released=True),
         )
     except Stale as error:
-        taker.tell(cold=str(error))
+        taker.leave(cold=str(error))
         slot.end()
         return
     lifeline = begun.lifeline.hand_over()
@@ -123,12 +131,12 @@ def _serve(slot: Slot, begun: Started, data: bytes, descriptors: list[int]) -> N
     try:
         status = slot.carry_through(quiet=taker.asked["quiet"], receipt=taker.receipt)
     except Stale as error:
-        taker.tell(cold=str(error))
+        taker.leave(cold=str(error))
         return
     except Refused as error:
         output.refusals(error.refusals)
         status = EXIT_REFUSED
-    taker.tell(status=status)
+    taker.leave(status=status)
 
 
 def _listen(connection: "_socket.socket", slot: Slot) -> None:

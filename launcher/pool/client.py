@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-_ASK_SECONDS = 0.5
+_ASK_SECONDS = 2.0
 _OUT, _ERR = 1, 2
 
 

@@ -23,7 +23,7 @@ _AT_ONCE = 2  # cards being started side by side
 # After a card was taken: its run is not to share the machine with the start of the next one.
 _BREATH_SECONDS = 0.25
 _MOST_SECONDS = 60.0
-_HEAR_SECONDS = 0.2
+_HEAR_SECONDS = 1.0
 _JUDGE_SECONDS = 1.0
 _LAST_FD = (1 << 31) - 1
 
@@ -50,7 +50,8 @@ class Pool:
         self._size = size
         self._listener = listener
         self._cards: list[_Card] = []
-        self._ending: list[int] = []
+        self._ending: set[int] = set()
+        self._taken: set[int] = set()
         self._code = declared.code_marks()
         self._next = 0.0
         self._failures = 0
@@ -64,10 +65,8 @@ class Pool:
         while self._stopping is None:
             self._fill()
             self._turn(self._listener)
-        for card in list(self._cards):
-            self._forget(card)
-        while self._ending:
-            self._reap(os.waitpid(-1, 0)[0])
+        self._drop(self._cards)
+        self._await_end()
         self._answer(self._stopping, stopped=True)
 
     def _turn(self, listener: socket.socket) -> None:
@@ -81,12 +80,11 @@ class Pool:
                 self._meet()
             elif card in self._cards:
                 self._hear(card)
-        while self._ending and (pid := os.waitpid(-1, os.WNOHANG)[0]):
-            self._reap(pid)
+        self._reap(os.WNOHANG)
 
     def _patience(self) -> int:
         """Return how many milliseconds to wait for somebody: until a card may be started, or an ended one is gone."""
-        if self._ending:
+        if self._ending or self._taken:
             return 100
         missing = len(self._cards) < self._size
         return max(0, int((self._next - time.monotonic()) * 1000) + 1) if missing else 60_000
@@ -124,14 +122,27 @@ class Pool:
         self._forget(card)
 
     def _forget(self, card: _Card) -> None:
-        """Let go of a card: one that nobody took then ends, and one that was taken is its taker's."""
+        """Let go of a card: nobody took it, so it ends."""
         self._cards.remove(card)
         card.socket.close()
-        self._ending.append(card.pid)
+        self._ending.add(card.pid)
 
-    def _reap(self, pid: int) -> None:
-        if pid in self._ending:
-            self._ending.remove(pid)
+    def _drop(self, cards: list[_Card]) -> None:
+        for card in list(cards):
+            self._forget(card)
+
+    def _await_end(self) -> None:
+        """Wait until every card is gone that nobody took; those that were taken are their takers'."""
+        while self._ending:
+            self._reap(0)
+
+    def _reap(self, options: int) -> None:
+        while self._ending or self._taken:
+            pid, _ = os.waitpid(-1, options)
+            self._ending.discard(pid)
+            self._taken.discard(pid)
+            if not pid or not (options or self._ending):
+                return
 
     # Those who come.
 
@@ -193,12 +204,10 @@ class Pool:
         finally:
             self._forget(card)
             self._next = max(self._next, time.monotonic() + _BREATH_SECONDS)
+        self._ending.discard(card.pid)
+        self._taken.add(card.pid)
         self._given += 1
         return True
-
-    def _drop(self, cards: list[_Card]) -> None:
-        for card in list(cards):
-            self._forget(card)
 
     def _doubt(self, cards: list[_Card]) -> None:
         """End the cards that would not be made as they are any more: the declaration means another card by now."""
@@ -229,7 +238,6 @@ class Pool:
     def _renew(self) -> None:
         """Start the pool anew, as it was started, from the code that is there now."""
         self._drop(self._cards)
-        while self._ending:
-            self._reap(os.waitpid(-1, 0)[0])
+        self._await_end()
         self._listener.close()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - never a shell

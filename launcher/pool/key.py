@@ -32,12 +32,14 @@ def of(launch: Launch, built: Runtime, *, podman: str, hooks_dirs: tuple[str, ..
         "podman": command.argv(stand, built, podman=podman, directory=_DIRECTORY, hooks_dirs=hooks_dirs),
         _EXPECTED: [strictjson.dump(command.expectation(stand, built, _DIRECTORY))],
         "roots": [f"{one.access}:{one.device}:{one.inode}:{one.path}" for one in found.roots],
+        "kept": [f"{one.path}:{one.device}:{one.inode}:{one.source}" for one in launch.kept],
         "judged": [f"{device}:{inode}:{path}" for device, inode, path in found.judged],
-        "mounts": _mounts([one.path for one in found.roots]),
+        "mounts": _mounts([*(one.path for one in found.roots), *(one.source for one in launch.kept)]),
         "routes": [f"v4={launch.route4} v6={launch.route6}"],
         "code": [runtime.package_root(), built.digest],
         "environment": sorted(f"{k}={v}" for k, v in os.environ.items() if k in _NAMES or k.startswith(_PREFIXES)),
         "namespaces": [os.readlink(f"/proc/self/ns/{name}") for name in _NAMESPACES],
+        "process": _process(),
         "user": [f"{os.getuid()}:{os.getgid()}", ",".join(map(str, sorted(os.getgroups())))],
     }
 
@@ -69,6 +71,13 @@ def differs(ours: dict[str, list[str]], theirs: dict[str, list[str]]) -> str:
 def _options(one: list[str], other: list[str]) -> list[str]:
     words = sorted(set(one) ^ set(other))
     return [word.partition("=")[0] if word.startswith("--") else "image" for word in words] or ["podman"]
+
+
+def _process() -> list[str]:
+    """Return what a container inherits of who starts it: limits, processors and niceness (proc_pid_limits(5))."""
+    with open("/proc/self/limits", encoding="ascii") as file:
+        limits = [" ".join(line.split()) for line in file]
+    return [*limits, f"{sorted(os.sched_getaffinity(0))}", f"nice {os.getpriority(os.PRIO_PROCESS, 0)}"]
 
 
 def _mounts(roots: list[str]) -> list[str]:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import is_old, remains
+from tests.bench.cards import card, is_old, remains
+from tests.bench.lives import inventory, settled
+from tests.bench.pools import FOLDER
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -36,3 +38,25 @@ def workspace(tmp_path: Path) -> Path:
     path = tmp_path / "work"
     path.mkdir()
     return path
+
+
+@pytest.fixture
+def receipt(tmp_path: Path) -> Path:
+    """Return where a receipt may be."""
+    return tmp_path / "receipt.json"
+
+
+@pytest.fixture(scope="session")
+def used_bench() -> None:
+    """Run a card first: podman's pause process, the runtime, and this boot's first cleaning."""
+    assert card("--net=none", "--", "true").status == 0
+
+
+@pytest.fixture
+def nothing_new(used_bench: None) -> Iterator[None]:
+    """Compare everything that cards and a pool could leave with what there was."""
+    del used_bench
+    before = inventory()
+    yield
+    assert settled(before, seconds=10) == {}
+    assert not FOLDER.exists()

@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.bench.cards import Run, run
 from tests.bench.lives import RUNTIME, children, name_of, until
 
 FOLDER = RUNTIME / "card-run-pool"
+LIBRARY = Path("/opt/card-run/lib")
 
 
 def status() -> dict[str, Any]:
@@ -23,7 +26,7 @@ def status() -> dict[str, Any]:
     return found
 
 
-def full(seconds: float = 40) -> dict[str, Any]:
+def full(seconds: float = 90) -> dict[str, Any]:
     """Wait until the pool has all its cards; return its status."""
     end = time.monotonic() + seconds
     while len((found := status())["ready"]) != found["size"]:
@@ -33,9 +36,12 @@ def full(seconds: float = 40) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def pool(*options: str, size: int = 1, **popen: Any) -> Generator[dict[str, Any]]:
-    """Have a pool for the time of a block; yields its status, and stops it whatever happened to it."""
-    done = run(["card", "pool", "start", f"--size={size}", *options], **popen)
+def pool(*options: str, size: int = 1, program: tuple[str, ...] = ("card",), **popen: Any) -> Generator[dict[str, Any]]:
+    """Have a pool for the time of a block; yields its status, and stops it whatever happened to it.
+
+    `program` is another `card`, `popen` are subprocess.run's options.
+    """
+    done = run([*program, "pool", "start", f"--size={size}", *options], **popen)
     assert done.status == 0, done.err
     try:
         yield full()
@@ -78,3 +84,24 @@ def attendants(of: int) -> list[int]:
 def environment(**more: str) -> dict[str, str]:
     """Return our environment with more in it."""
     return {**os.environ, **more}
+
+
+class Tree:
+    """A copy of card-run's own code, to be broken in one place; `card_run` and `card` start it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Copy it, without what was compiled."""
+        self.path = folder / "lib"
+        shutil.copytree(LIBRARY, self.path, ignore=shutil.ignore_patterns("__pycache__"))
+        self.card_run, self.card = (self._words(module) for module in ("cli", "card"))
+
+    def _words(self, module: str) -> tuple[str, ...]:
+        program = f"import sys; sys.path.insert(0, {str(self.path)!r}); from launcher.{module} import main; main()"
+        return (sys.executable, "-I", "-c", program)
+
+    def change(self, file: str, old: str, new: str) -> None:
+        """Put something in the one place of something else."""
+        path = self.path / file
+        text = path.read_text()
+        assert text.count(old) == 1, (file, old)
+        path.write_text(text.replace(old, new))

@@ -1,6 +1,7 @@
 """Messages of the pool, a card's key, and a warm stage 2's wait."""
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,20 @@ def test_podmans_environment_is_in_the_key(name: str, monkeypatch: pytest.Monkey
     assert key.differs(before, the_key(judged())) == ""
     monkeypatch.setenv(name, "/elsewhere")
     assert "environment" in key.differs(before, the_key(judged()))
+
+
+def test_what_a_container_inherits_is_in_the_key() -> None:
+    """Another limit and another niceness, in a child, make another card."""
+    before = the_key(judged())
+    pid = os.fork()
+    if pid == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.nice(1)
+            os._exit(0 if key.differs(before, the_key(judged())) == "process" else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @pytest.mark.parametrize(

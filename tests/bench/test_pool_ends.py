@@ -1,0 +1,175 @@
+"""Whoever dies, whenever: a warm card ends with the card-run that took it, or with its pool, and nothing is left."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.bench import inside
+from tests.bench.cards import run
+from tests.bench.lives import RUNS, until
+from tests.bench.pools import asked, attendants, cold, full, pool, status, taken
+from tests.bench.test_walls import DENIED, PINS
+
+DEAD_RESOLVER = "192.0.2.254"
+
+
+def running(*options: str, receipt: Path) -> "subprocess.Popen[str]":
+    """Start a warm card whose worker says that it runs, and then waits."""
+    full()
+    words = ["card-run", "-q", f"--json={receipt}", *options, "--", "sh", "-c", "echo up; exec sleep 60"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+@pytest.mark.usefixtures("nothing_new")
+def test_card_run_killed(receipt: Path) -> None:
+    """The kernel ends the worker with the card-run that took its card, and the attendant clears away."""
+    with pool():
+        process = running(receipt=receipt)
+        process.kill()
+        process.communicate()
+        until(lambda: not run(["pgrep", "-x", "sleep"]).out, seconds=3)
+        full()
+
+
+@pytest.mark.usefixtures("nothing_new")
+def test_card_run_killed_with_everybody_else_stopped(receipt: Path) -> None:
+    """The worker ends though the pool and every attendant cannot act: the kernel acts."""
+    with pool() as found:
+        process = running(receipt=receipt)
+        full()
+        others = [found["pid"], *attendants(found["pid"])]
+        for pid in others:
+            os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        process.wait()
+        try:
+            until(lambda: not run(["pgrep", "-x", "sleep"]).out, seconds=3)
+        finally:
+            for pid in others:
+                os.kill(pid, signal.SIGCONT)
+        process.communicate()
+
+
+@pytest.mark.usefixtures("nothing_new")
+def test_card_run_killed_between_take_and_release() -> None:
+    """A card that was taken and not released is ended, and never given to anybody else."""
+    dead = ["--resolver", DEAD_RESOLVER]
+    with pool(*dead) as found:
+        words = ["card-run", *dead, "--resolve-timeout", "5", "--", "echo", "ran"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        until(lambda: not (RUNS / found["ready"][0] / "warm").exists())
+        process.kill()
+        assert process.communicate()[0] == ""
+        assert full()["ready"] != found["ready"]
+        until(lambda: not (RUNS / found["ready"][0]).exists(), seconds=20)
+
+
+@pytest.mark.usefixtures("nothing_new")
+def test_the_pool_killed(receipt: Path) -> None:
+    """Its cards end by themselves, runs start cold, a run that goes on is not touched, a new pool can be started."""
+    with pool(size=2) as found:
+        process = running(receipt=receipt)
+        full()
+        os.kill(found["pid"], signal.SIGKILL)
+        until(lambda: len(list(RUNS.iterdir())) == 1, seconds=10)
+        assert cold(asked("--", "true", receipt=receipt.with_name("other"))).startswith("the pool does not answer")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+        assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
+        with pool():
+            assert taken("--", "true", receipt=receipt).status == 0
+
+
+@pytest.mark.usefixtures("nothing_new")
+def test_an_attendant_killed(receipt: Path) -> None:
+    """Before its card is taken: the pool makes another. While the worker runs: the card is ended, and that is told."""
+    with pool() as found:
+        os.kill(attendants(found["pid"])[0], signal.SIGKILL)
+        until(lambda: status()["ready"] not in ([], found["ready"]))
+        process = running(receipt=receipt)
+        record = json.loads(
+            next(one for one in RUNS.iterdir() if (one / "released").exists()).joinpath("record.json").read_text()
+        )
+        os.kill(record["launcher"]["pid"], signal.SIGKILL)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 125
+        assert "is gone: the card was ended" in err
+        until(lambda: not run(["pgrep", "-x", "sleep"]).out, seconds=5)
+
+
+@pytest.mark.usefixtures("nothing_new")
+def test_a_warm_container_killed() -> None:
+    """A card whose container somebody removes is replaced; it is not handed out."""
+    with pool() as found:
+        run(["podman", "rm", "--force", "--time=0", f"card-{found['ready'][0]}"])
+        until(lambda: status()["ready"] not in ([], found["ready"]))
+
+
+@pytest.mark.usefixtures("nothing_new")
+def test_a_taken_card_outlives_its_pool(receipt: Path) -> None:
+    """`card pool stop` ends what nobody took; the run that took a card goes on to its own end."""
+    with pool():
+        process = running(receipt=receipt)
+        assert run(["card", "pool", "stop"]).status == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+        process.communicate()
+
+
+def test_signals_and_time(receipt: Path) -> None:
+    """A worker that traps TERM has its own status; --timeout is 124; a signal that ends the worker says which."""
+    trap = "trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done"
+    with pool():
+        full()
+        words = ["card-run", "-q", "--", "sh", "-c", trap]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 7
+        process.communicate()
+        assert taken("--timeout", "0.5", "--", "sleep", "60", receipt=receipt).status == 124
+        process = running(receipt=receipt)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+        process.communicate()
+
+
+def test_output_that_nobody_reads(receipt: Path) -> None:
+    """A reader that goes away ends the worker by SIGPIPE, as in any pipe."""
+    with pool():
+        full()
+        words = f"card-run -q --json={receipt} -- sh -c 'yes; echo $? >&2' | head -1"
+        done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=30, check=True)
+    assert (done.stdout, done.stderr) == ("y\n", "141\n")
+    assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
+
+
+def test_card_exec_enters_a_warm_card(receipt: Path) -> None:
+    """What comes into a taken card later comes behind the same walls, by the run's own plan."""
+    with pool():
+        process = running(receipt=receipt)
+        name = next(one for one in RUNS.iterdir() if (one / "released").exists()).name
+        done = run(
+            [
+                "card",
+                "exec",
+                name,
+                "--",
+                "python3",
+                "-c",
+                inside.PROGRAM,
+                json.dumps([["tcp", PINS[0], 443], DENIED["metadata"]]),
+            ]
+        )
+        assert [result for result, _ in json.loads(done.out)] == ["ok", "ECONNREFUSED"], done.err
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
