@@ -234,6 +234,9 @@ def _command(request: Request) -> list[Refusal]:
         refusals.append(Refusal("bad-command", "the command is not UTF-8"))
     if not 0 < request.resolve_timeout <= 30:
         refusals.append(Refusal("bad-timeout", "--resolve-timeout takes seconds, above 0 and at most 30"))
+    if request.detach and request.lifeline is not None:
+        text = "--detach parts the card from its caller, and --lifeline ends it with that"
+        refusals.append(Refusal("detach-contradiction", text, "leave one of them out"))
     return refusals
 
 

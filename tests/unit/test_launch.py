@@ -226,3 +226,12 @@ def test_what_runs_on_the_bench_is_not_a_workspace(egress: str, tmp_path: Path) 
         assert judge("--egress", egress, "--write", f"{tmp_path}/home/{name}")[1] == ["path-too-wide"]
     (tmp_path / "home/work").mkdir()
     assert judge("--egress", egress, "--write", f"{tmp_path}/home/work")[1] == []
+
+
+def test_a_detached_card_has_no_caller_to_end_with(egress: str) -> None:
+    """`--detach` parts a card from its caller; with `--lifeline` it would end with the same. Control: each alone."""
+    request = asked(["--egress", egress, "--net", "none", "--", "true"])
+    both = launch.judge(request.replace(detach=True, lifeline="9"))[1]
+    alone = [launch.judge(request.replace(**one))[1] for one in ({"detach": True}, {"lifeline": "9"})]
+    assert [refusal.reason for refusal in both] == ["detach-contradiction"]
+    assert alone == [[], []]
