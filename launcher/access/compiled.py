@@ -71,7 +71,9 @@ def _command(level: str) -> Row:
 
 def _home(home: str) -> Row:
     if home != REAL:
-        return Row(feature="home", asked=home, state=ENFORCED, wall=FILES, text="the card's own, nothing of the caller's")
+        return Row(
+            feature="home", asked=home, state=ENFORCED, wall=FILES, text="the card's own, nothing of the caller's"
+        )
     text = "the caller's HOME is named to the worker; what of it can be reached is what the levels say"
     return Row(feature="home", asked=home, state=NARROWED, wall=ENVIRONMENT, text=text)
 

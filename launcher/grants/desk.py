@@ -21,18 +21,19 @@ from oci.refusal import Refusal, Refused
 
 SECONDS = 900
 _NONCE_BYTES = 16
+_AGAIN = "look at the run as it is now, and issue the grant for that"
 _DIFFERENT = (
     ("run", "wrong-execution", "it is for the run {granted!r}, and this is {own!r}", "start it with --run {granted}"),
-    ("executor", "wrong-execution", "it is for the executor {granted!r}, and this is {own!r}", ""),
+    ("executor", "wrong-execution", "it is for the executor {granted!r}, and this is {own!r}", "hand it to that one"),
     (
         "command",
         "wrong-command",
         "it is for another command, or another start of it",
         "start exactly what was approved",
     ),
-    ("cwd", "wrong-working-directory", "it is for a start in {granted!r}, and this one is in {own!r}", ""),
-    ("profile", "profile-mismatch", "it is for another access profile, or under another ceiling", ""),
-    ("route", "route-mismatch", "the policy file, the resolver or the network is not what it was", ""),
+    ("cwd", "wrong-working-directory", "it is for a start in {granted!r}, and this is one in {own!r}", _AGAIN),
+    ("profile", "profile-mismatch", "it is for another access profile, or for one under another ceiling", _AGAIN),
+    ("route", "route-mismatch", "the policy file, the resolver or the network is not what it was", _AGAIN),
 )
 
 

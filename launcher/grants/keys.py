@@ -65,8 +65,7 @@ def rotate(state: State, *, now: int, grace: int) -> Key:
     """
     with state.locked():
         kept = [key for key in _read(state) if key.until is None or now < key.until]
-        until = now + grace
-        kept = [key.replace(until=min(until, until if key.until is None else key.until)) for key in kept]
+        kept = [key if key.until is not None else key.replace(until=now + grace) for key in kept]
         made = Key(secret=os.urandom(_SECRET_BYTES), made=now)
         _write(state, [*(key for key in kept if grace), made])
         return made

@@ -52,7 +52,7 @@ def reasons(held: State, text: str, *, binding: Binding = BINDING, profile: Prof
     try:
         desk.take(held, text, profile, binding)
     except Refused as error:
-        return [one.reason for one in error.refusals if one.text]
+        return [one.reason for one in error.refusals if one.text and one.hint]
     return []
 
 
