@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +136,29 @@ def enter(name: str, *words: str, options: tuple[str, ...] = (), **given: object
     return run(["card", "exec", *options, name, "--", *words], **given)
 
 
+@contextmanager
+def background(*words: str, **options: Any) -> Generator[subprocess.Popen[str]]:
+    """Start a command whose output is read while it runs, and which ends with the block."""
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def said(running: "subprocess.Popen[str]") -> str:
+    """Return the next line of a command's output."""
+    assert running.stdout is not None
+    return running.stdout.readline().removesuffix("\n")
+
+
+def tell(running: "subprocess.Popen[str]", line: str) -> None:
+    """Write a line to a command's input."""
+    assert running.stdin is not None
+    running.stdin.write(f"{line}\n")
+    running.stdin.flush()
+
+
 @pytest.fixture
 def held(workspace: Path) -> Iterator[str]:
     """Return a card that runs until the test is over."""
@@ -176,36 +201,17 @@ def test_what_a_bare_podman_exec_gets(held: str) -> None:
 
 def test_neither_can_harm_the_other() -> None:
     """The worker and what entered can neither signal nor trace nor read each other; each can its own child."""
-    with (
-        subprocess.Popen(
-            ["card-run", "-q", "-i", "--run", "peers", "--", "python3", "-c", PEER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as worker,
-    ):
-        assert worker.stdin
-        assert worker.stdout
-        first = worker.stdout.readline().strip()
-        with subprocess.Popen(
-            ["card", "exec", "-i", "peers", "--", "python3", "-c", PEER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as entered:
-            assert entered.stdin
-            assert entered.stdout
-            second = entered.stdout.readline().strip()
+    peer = ("--", "python3", "-c", PEER)
+    with background("card-run", "-q", "-i", "--run", "peers", *peer) as worker:
+        first = said(worker)
+        with background("card", "exec", "-i", "peers", *peer) as entered:
+            second = said(entered)
             for asking, other in ((worker, second), (entered, first)):
-                assert asking.stdin
-                assert asking.stdout
-                asking.stdin.write(f"{other}\n")
-                asking.stdin.flush()
-                assert json.loads(asking.stdout.readline()) == APART
-            entered.stdin.close()
-            assert entered.wait(timeout=20) == 0
-        worker.stdin.close()
-        assert worker.wait(timeout=20) == 0
+                tell(asking, other)
+                assert json.loads(said(asking)) == APART
+            # The attempts to kill it came to nothing.
+            tell(worker, second)
+            assert said(worker)
 
 
 def test_streams_status_and_words(held: str) -> None:
@@ -231,14 +237,9 @@ def test_a_value_is_in_no_argument_list(held: str) -> None:
     """What is passed crosses by the socket: no process of the bench has it in its argv."""
     words = ["card", "exec", "-i", "--env", "TOKEN", held, "--", "sh", "-c", "echo ${#TOKEN}; read line"]
     secret = f"s3cret-{os.urandom(8).hex()}"
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "TOKEN": secret}
-    ) as entered:
-        assert entered.stdin
-        assert entered.stdout
-        assert int(entered.stdout.readline()) == len(secret)
+    with background(*words, env={**os.environ, "TOKEN": secret}) as entered:
+        assert said(entered) == str(len(secret))
         argvs = [_bytes(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
-        entered.communicate(b"\n", timeout=20)
     assert any(b"card-held" in argv or b"exec" in argv for argv in argvs)
     assert not [argv for argv in argvs if secret.encode() in argv]
 
@@ -269,28 +270,28 @@ def test_a_terminal(held: str) -> None:
 def test_signals_are_passed_on(held: str) -> None:
     """TERM and INT sent to `card exec` reach what runs in the card, which ends as it likes."""
     trap = "trap 'echo int' INT; trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done"
-    with subprocess.Popen(["card", "exec", held, "--", "sh", "-c", trap], stdout=subprocess.PIPE, text=True) as entered:
-        assert entered.stdout is not None
-        assert entered.stdout.readline() == "up\n"
+    with background("card", "exec", held, "--", "sh", "-c", trap) as entered:
+        assert said(entered) == "up"
         entered.send_signal(signal.SIGINT)
-        assert entered.stdout.readline() == "int\n"
+        assert said(entered) == "int"
         entered.send_signal(signal.SIGTERM)
-        assert entered.wait(timeout=20) == 7
+        assert entered.wait(timeout=60) == 7
 
 
 def test_it_ends_with_card_exec(held: str) -> None:
     """SIGKILL of `card exec` ends what it ran, by the kernel; the worker runs on."""
-    with subprocess.Popen(
-        ["card", "exec", held, "--", "sh", "-c", "echo up; exec sleep 4711"], stdout=subprocess.PIPE
-    ) as entered:
-        assert entered.stdout is not None
-        assert entered.stdout.readline() == b"up\n"
-        assert _sleeps("4711")
+    with background("card", "exec", held, "--", "sh", "-c", "echo up; exec sleep 4711") as entered:
+        assert said(entered) == "up"
+        _until(lambda: _sleeps("4711"))
         entered.kill()
-    deadline = time.monotonic() + 5
-    while _sleeps("4711"):
-        assert time.monotonic() < deadline
+        _until(lambda: not _sleeps("4711"))
     assert _sleeps("300")
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
 
 
 def _sleeps(seconds: str) -> bool:
@@ -300,10 +301,13 @@ def _sleeps(seconds: str) -> bool:
 @pytest.mark.usefixtures("nothing_left")
 def test_it_ends_with_the_card() -> None:
     """When the worker ends, so does what entered, and nothing is left."""
-    name = card("-q", "-d", "--", "sh", "-c", "echo up; sleep 2").out.strip()
-    done = enter(name, "sleep", "300")
-    assert done.status == 137
-    assert run(["card", "wait", name]).status == 0
+    with background("card-run", "-q", "-i", "--run", "brief", "--", "sh", "-c", "echo up; read line; exit 3") as worker:
+        assert said(worker) == "up"
+        with background("card", "exec", "brief", "--", "sh", "-c", "echo in; exec sleep 300") as entered:
+            assert said(entered) == "in"
+            tell(worker, "")
+            assert entered.wait(timeout=60) == 137
+        assert worker.wait(timeout=60) == 3
 
 
 def test_the_ledger_is_the_workers_alone(held: str) -> None:
