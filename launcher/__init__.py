@@ -13,16 +13,18 @@ for asyncio is in `launcher.aio`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launcher.access.ceiling import restrict
-    from launcher.access.profile import Profile, Root
+    from launcher.access.profile import Profile, Root, fingerprint
+    from launcher.access.scope import access_for, access_version
     from launcher.executor.blocking import Executor, ExecutorSet, Prepared, Process
     from launcher.executor.prepared import IssuedGrant
     from launcher.executor.result import CardLostError, ClosedError, Result, TooManyExecutorsError
-    from launcher.executor.settings import Settings
+    from launcher.executor.settings import CommandOptions, Settings
     from oci.refusal import Refusal, Refused
 
 __all__ = [
     "CardLostError",
     "ClosedError",
+    "CommandOptions",
     "Executor",
     "ExecutorSet",
     "IssuedGrant",
@@ -35,16 +37,20 @@ __all__ = [
     "Root",
     "Settings",
     "TooManyExecutorsError",
+    "access_for",
+    "access_version",
+    "fingerprint",
     "restrict",
 ]
 
 _HOMES = {
     "launcher.access.ceiling": ("restrict",),
-    "launcher.access.profile": ("Profile", "Root"),
+    "launcher.access.profile": ("Profile", "Root", "fingerprint"),
+    "launcher.access.scope": ("access_for", "access_version"),
     "launcher.executor.blocking": ("Executor", "ExecutorSet", "Prepared", "Process"),
     "launcher.executor.prepared": ("IssuedGrant",),
     "launcher.executor.result": ("CardLostError", "ClosedError", "Result", "TooManyExecutorsError"),
-    "launcher.executor.settings": ("Settings",),
+    "launcher.executor.settings": ("CommandOptions", "Settings"),
     "oci.refusal": ("Refusal", "Refused"),
 }
 

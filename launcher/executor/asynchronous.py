@@ -162,7 +162,7 @@ class Executor(ExecutorBase):
     ) -> Result:
         """Run a command that grants open something for; those of other runs, executors or commands are Refused.
 
-        All grants are of one run: the command has the run id that the first of them names, if `run_id` is not given.
+        All grants are of one run: the command has the run id that the first of them names, unless `run_id` says one.
         """
         return await self.prepare(argv, **for_grants(grants, options)).run(grants=grants, input=input)
 

@@ -12,6 +12,7 @@ from launcher.executor.prepared import Command, IssuedGrant
 from launcher.executor.running import Running
 from launcher.executor.settings import CommandOptions, Settings
 from launcher.executor.streams import Sink
+from launcher.grants.token import decode
 
 # What card-run passes on to the command (card-run(1)).
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -135,8 +136,8 @@ class ExecutorSetBase(Generic[E]):
 
 
 def for_grants(grants: Sequence[IssuedGrant | str], options: CommandOptions) -> CommandOptions:
-    """Return a command's options with the run id that its grants were issued for, where it is known and not said."""
-    issued = next((grant.run_id for grant in grants if isinstance(grant, IssuedGrant)), None)
-    if issued is None or options.get("run_id") is not None:
+    """Return a command's options with the run id that its grants name, where it is not said; raises Refused."""
+    if not grants or options.get("run_id") is not None:
         return options
-    return {**options, "run_id": issued}
+    first = grants[0]
+    return {**options, "run_id": first.run_id if isinstance(first, IssuedGrant) else decode(first)[0].run}

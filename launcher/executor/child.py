@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from launcher.executor import start
+from launcher.executor.forked import not_ours_to_share
 
 _DEPENDENCIES = ("dns", "idna")
 
@@ -77,6 +78,7 @@ class Child:
         terminal: tuple[int, int] | None,
     ) -> None:
         self._lifeline, theirs = socket.socketpair()
+        not_ours_to_share(self._lifeline)
         self.events, events = os.pipe()
         self.tied = True
         given = [events, theirs.fileno(), *files.numbers]

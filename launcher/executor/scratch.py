@@ -14,6 +14,7 @@ import stat
 from io import FileIO
 
 from launcher.executor import tree
+from launcher.executor.forked import not_ours_to_share
 
 _SET, _NEW, OWNER = "set-", ".new-", "owner"
 _RECORD = {"schema": 1, "what": "card-run executor set"}
@@ -57,6 +58,7 @@ def take(root: str) -> Scratch:
     os.mkdir(new, 0o700)
     fd = os.open(f"{new}/{OWNER}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     lock = os.fdopen(fd, "wb", buffering=0)
+    not_ours_to_share(lock)
     fcntl.flock(lock, fcntl.LOCK_EX)
     lock.write(json.dumps({**_RECORD, "pid": os.getpid()}).encode())
     path = f"{root}/{_SET}{name}"
