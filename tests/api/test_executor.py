@@ -182,6 +182,23 @@ def test_a_process_is_ended(how: str, workspace: Path) -> None:
         process.kill()
 
 
+def test_no_descriptor_is_left_open(workspace: Path) -> None:
+    """However a command went: to its end, refused, too long to be started, killed, at a terminal, never waited for."""
+    before = len(os.listdir("/proc/self/fd"))
+    with executors(workspace, settings=Settings(stop_seconds=1)) as made:
+        executor = made.executor("a")
+        assert executor.run_command(["cat"], input=bytes(100_000)).ok
+        with pytest.raises(Refused):
+            executor.run_command(["true"], cwd="/etc")
+        with pytest.raises(OSError, match="too long"):
+            executor.run_command(["x" * 3_000_000])
+        with executor.prepare(["sleep", "60"]).start() as process:
+            process.kill()
+        executor.prepare(["sleep", "60"], terminal=(24, 80)).start()
+        executor.prepare(["true"]).plan()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_there_are_no_more_executors_than_allowed(workspace: Path) -> None:
     """Closing one makes room; a closed one runs nothing, and a new one of its key has nothing of it."""
     with executors(workspace, most=1) as made:
