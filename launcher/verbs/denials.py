@@ -9,13 +9,14 @@ import typer
 
 from hooks.ledger import Denied
 from launcher import live
+from launcher.verbs import named
 from oci.refusal import Refused
 
 _EVERY_SECONDS = 0.5
 
 
 def denials(
-    run: Annotated[str, typer.Argument(help="the run's id")],
+    run: Annotated[str, typer.Argument(help="the run's id", autocompletion=named.complete_living)],
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the run ends")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,

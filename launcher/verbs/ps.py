@@ -38,7 +38,7 @@ def ps(
 
     def text() -> str:
         if quiet:
-            return "".join(f"{one.run}\n" for one in _chosen(every=every, last=last))
+            return "".join(f"{one.run}\n" for one in _chosen(every=every, last=last) if not _warm(one))
         return _listed(every=every, last=last, as_json=as_json)
 
     if not watch:
@@ -56,6 +56,11 @@ def _chosen(*, every: bool, last: int) -> list[Run | Ended]:
     """Return the runs to list, the newest first."""
     over = runs.ended()
     return [*reversed(runs.living()), *(over if every else over[:last])]
+
+
+def _warm(one: Run | Ended) -> bool:
+    """Return whether a card waits in a pool for its run: it is nobody's yet."""
+    return isinstance(one, Run) and one.state == runs.WARM
 
 
 def _listed(*, every: bool, last: int, as_json: bool) -> str:

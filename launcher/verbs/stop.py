@@ -33,6 +33,7 @@ def stop(
     if not run and not every:
         raise typer.BadParameter("name a run, or --all")
     found = [*named.any_of(run or []), *(runs.living() if every else ())]
+    found = [one for one in found if not (isinstance(one, Run) and one.state == runs.WARM)]  # the pool's own
     chosen = [one for one in found if isinstance(one, Run)]
     for one in found:
         if isinstance(one, Ended):
