@@ -70,9 +70,12 @@ class Launch(Value):
     cold: str | None = "no pool was asked"
 
 
-def judge(request: Request) -> tuple[Launch, list[Refusal]]:
-    """Return the launch that the request asks for, and every refusal that its flags earn. Sends no packet."""
-    request, held_to, bounded = _bounded(request)
+def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[Refusal]]:
+    """Return the launch that the request asks for, and every refusal that its flags earn. Sends no packet.
+
+    Without `bench_bounds` it is no run that is judged, and the bench's ceiling is not asked.
+    """
+    request, held_to, bounded = _bounded(request) if bench_bounds else (request, None, list[Refusal]())
     run, refusals = _run_id(request.run)
     refusals += _command(request) + _image(request.image) + podman_arguments(request.podman_arg) + remote()
     path = request.egress or default_policy()
