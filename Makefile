@@ -22,7 +22,7 @@ INSTALLER = $(shell .venv/bin/python -c '' 2>/dev/null && echo .venv/bin/python 
 PACKAGING = $(INSTALLER) -B -m infra.packaging --prefix='$(PREFIX)' --destdir='$(DESTDIR)' --hooks-dir='$(HOOKSDIR)' \
 	--python='$(INSTALL_PYTHON)'
 
-.PHONY: help setup test test-unit test-kernel test-bench check format demo bench bench-egress image man install uninstall clean
+.PHONY: help setup test test-unit test-kernel test-bench check format demo bench bench-check bench-egress image man install uninstall clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -64,8 +64,14 @@ format: setup ## rewrite the source in the one format
 demo: setup ## run a card that works and then tries to get out
 	$(BENCH) python3 /src/infra/bench/demo.py
 
-bench: setup ## the cost of a card, as a ratio to plain podman run
-	$(BENCH) --fresh python3 /src/infra/bench/speed.py
+bench: setup ## the cost of a card, as a ratio to plain podman run (KEEP=--keep makes it the committed result)
+	$(BENCH) --fresh python3 /src/infra/bench/speed.py > .cache/speed.json
+	$(PYTHON) -m tests.kernel.throughput | tee .cache/throughput.txt
+	$(PYTHON) -m infra.bench.speed_report .cache/speed.json --throughput .cache/throughput.txt $(KEEP)
+
+bench-check: setup ## whether a card costs more than in the committed result, by more than its tolerance
+	$(BENCH) --fresh python3 /src/infra/bench/speed.py --only-pairs > .cache/speed-check.json
+	$(PYTHON) -m infra.bench.speed_report .cache/speed-check.json --check
 
 bench-egress: setup ## what the egress table costs one allowed stream, against the same path without it
 	$(PYTHON) -m tests.kernel.throughput

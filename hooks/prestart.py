@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 class Clock:
     """Milliseconds per phase, and whose they are."""
 
-    __slots__ = ("_last", "_start", "by", "times")
+    __slots__ = ("_last", "_start", "by", "started", "times")
 
     def __init__(self, by: str = "hook") -> None:
         self.by = by
         self._start = self._last = time.perf_counter()
+        self.started = round(time.monotonic() * 1000, 2)
         self.times: "dict[str, float]" = {}
 
     def phase(self, name: str) -> None:
@@ -207,6 +208,7 @@ def report(
         "by": clock.by,
         "refusals": [refusal.to_json() for refusal in refusals],
         "times_ms": clock.total(),
+        "started_ms": clock.started,
         "facts": facts or {},
     }
     rundir.write(directory, rundir.HOOK, strictjson.dump(result).encode())

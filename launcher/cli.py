@@ -5,6 +5,7 @@ The hot path: nothing slow is imported here before podman runs (a unit test pins
 
 import os
 import sys
+import time
 
 from launcher import launch, options
 from launcher.run import perform
@@ -54,6 +55,7 @@ def _stand() -> None:
 
 
 def _main(arguments: list[str]) -> int:
+    started = time.monotonic()
     asked, instead = options.read(arguments)
     if instead["help"]:
         sys.stdout.write(options.help_text())
@@ -68,4 +70,4 @@ def _main(arguments: list[str]) -> int:
         from launcher import report
 
         return report.plan(judged, refusals, as_json=asked.json is not None, show=asked.plan)
-    return perform.perform(judged, quiet=asked.quiet, receipt=asked.json)
+    return perform.perform(judged, quiet=asked.quiet, receipt=asked.json, started=started)

@@ -41,9 +41,12 @@ def find_podman() -> str:
     raise Refused([Refusal("no-podman", "podman is not on PATH", "install podman 5.0 or newer")])
 
 
-def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
-    """Run the card and return its exit status; raises Refused when it was not started, with nothing left behind."""
-    started = time.monotonic()
+def perform(launch: Launch, *, quiet: bool, receipt: str | None, started: float | None = None) -> int:
+    """Run the card and return its exit status; raises Refused when it was not started, with nothing left behind.
+
+    `started` is when card-run was (time.monotonic), which the receipt's times are told from; now, if it is not said.
+    """
+    started = time.monotonic() if started is None else started
     sink = open_receipt(receipt, [root.path for root in launch.filesystem.roots if root.access == WRITE])
     program = find_podman()
     if launch.limits.controllers:
@@ -90,7 +93,7 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None) -> int:
 class Started:
     """A podman that was started for a run, and what is held for it: its record, both sockets, and the keeper."""
 
-    __slots__ = ("channel", "child", "held", "lifeline", "record", "spawned")
+    __slots__ = ("channel", "child", "held", "judged", "lifeline", "record", "spawned")
 
     held: "Keeper"
 
@@ -99,7 +102,7 @@ class Started:
         self.channel = channel
         self.lifeline = lifeline
         self.child = child
-        self.spawned = time.monotonic()
+        self.judged = self.spawned = time.monotonic()
 
     def session(  # noqa: PLR0913 - what a run is made of
         self,
@@ -128,7 +131,7 @@ class Started:
                 stop_timeout=launch.limits.stop_timeout,
             ),
             channel=self.channel,
-            times=(started, self.spawned),
+            times=(started, self.judged, self.spawned),
             parted=parted,
         )
 
@@ -138,6 +141,7 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
 
     Only while this process has one thread.
     """
+    judged = time.monotonic()
     record = record_of(launch)
     run.write(directory.RECORD, record.to_json())
     for name in ("hosts", "resolv.conf"):
@@ -154,6 +158,7 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
         apart=not launch.tty and not (launch.interactive and os.isatty(0)),
     )
     begun = Started(record, channel, lifeline, child)
+    begun.judged = judged
     channel.spawned()
     lifeline.spawned()
     # From here on podman is busy with its own start-up: what is slow to import comes now, once for both processes.

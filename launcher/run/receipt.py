@@ -42,6 +42,7 @@ class Measured(Value):
     outer: dict[str, Any] | None = None
     ledger: dict[str, Any] | None = None
     times_ms: dict[str, float]
+    started_ms: float = 0.0
     exit_status: int | None = None
     signalled: bool = False
     oom: bool = False
@@ -159,5 +160,6 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "outer": measured.outer,
         "ledger": measured.ledger,
         "times_ms": measured.times_ms,
+        "started_ms": measured.started_ms,
         "exit_status": measured.exit_status,
     }

@@ -47,7 +47,7 @@ class Session:
         keeper: Keeper,
         podman: Podman,
         channel: Channel,
-        times: tuple[float, float],
+        times: tuple[float, float, float],
         parted: Parted | None = None,
     ) -> None:
         self._launch = launch
@@ -59,12 +59,14 @@ class Session:
         self._podman = podman
         self._channel = channel
         self._parted = parted
-        self._started, spawned = times
-        self._times: dict[str, float] = {"podman_spawned": round((spawned - self._started) * 1000, 2)}
+        self._started, judged, spawned = times
+        self._times: dict[str, float] = {}
+        self._mark("judged", judged)
+        self._mark("podman_spawned", spawned)
         self._mark("ready")
 
-    def _mark(self, phase: str) -> None:
-        self._times[phase] = round((time.monotonic() - self._started) * 1000, 2)
+    def _mark(self, phase: str, at: float | None = None) -> None:
+        self._times[phase] = round(((time.monotonic() if at is None else at) - self._started) * 1000, 2)
 
     def carry_through(self, *, quiet: bool, receipt: int | None) -> int:
         """Return the worker's exit status; raises Refused when it was never released."""
@@ -146,7 +148,13 @@ class Session:
         if report.get("status") != ["ok"]:
             raise Refused(self._told(refusals_of(report)))
         inside = {key: values[-1] for key, values in report.items()}
-        measured = Measured(hook=self._hook(), stage2=inside, outer=self._outer(inside), times_ms=self._times)
+        measured = Measured(
+            hook=self._hook(),
+            stage2=inside,
+            outer=self._outer(inside),
+            times_ms=self._times,
+            started_ms=round(self._started * 1000, 2),
+        )
         lacking = shortfall(plan, measured)
         if lacking:
             raise Refused(lacking)

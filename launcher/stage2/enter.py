@@ -25,11 +25,11 @@ LAST_FD = (1 << 32) - 1
 class Stopwatch:
     """The time of each phase in microseconds, in order."""
 
-    __slots__ = ("items", "last")
+    __slots__ = ("first", "items", "last")
 
     def __init__(self) -> None:
         self.items: list[str] = []
-        self.last = time.monotonic_ns()
+        self.first = self.last = time.monotonic_ns()
 
     def lap(self, phase: str) -> None:
         """End a phase."""
@@ -77,7 +77,7 @@ def walls(
     watch.lap("landlock")
     facts += [("seccomp", rules), *wall_calls(kernel, program)]
     watch.lap("seccomp")
-    return config, env, [*facts, ("times_us", ",".join(watch.items))]
+    return config, env, [*facts, ("times_us", ",".join(watch.items)), ("started_us", str(watch.first // 1000))]
 
 
 def settle(kernel: Kernel, config: "conf.Conf", report_fd: int) -> "list[tuple[str, str]]":
