@@ -70,7 +70,7 @@ def bound(
     """Return the request with what its profile and the ceiling leave of it, what it was held to, and refusals."""
     asked = request.profile or implied(request)
     held = restrict(asked, ceiling.ceiling) if ceiling else asked
-    judged = Judged(request, asked, held, opened or Opened())
+    judged = Judged(request, asked, held, opened or Opened(), top=ceiling.ceiling.workspace if ceiling else "")
     _isolation(judged)
     _command(judged)
     decide(judged)

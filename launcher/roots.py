@@ -41,11 +41,12 @@ class Opened(Value):
 class Judged:
     """A request being bounded: what it may still ask for, and what there is to say."""
 
-    def __init__(self, request: Request, asked: Profile, held: Profile, opened: Opened) -> None:
+    def __init__(self, request: Request, asked: Profile, held: Profile, opened: Opened, *, top: str) -> None:
         self.request = request
         self.asked = asked
         self.held = held
         self.opened = opened
+        self.top = top  # the tree that the ceiling has workspaces in, or ""
         self.stated = request.profile is not None
         self.changes: dict[str, object] = {}
         self.narrowed: list[str] = []
@@ -191,7 +192,8 @@ def _start(judged: Judged) -> None:
     """Keep the worker in its workspace, where that became read-only; without one that it may read there is no run."""
     held, asked = judged.held, judged.asked
     if asked.workspace_read == ALLOW and held.workspace_read != ALLOW:
-        judged.refuse("ceiling-workspace", f"{CEILING} closes the workspace {held.workspace}", "work in another place")
+        hint = f"work below {judged.top}" if judged.top else "work in another place"
+        judged.refuse("ceiling-workspace", f"{CEILING} closes the workspace {held.workspace}", hint)
     own = judged.stated or asked.workspace_write == ALLOW
     if own and judged.request.cwd is None and held.workspace_read == ALLOW and os.path.isdir(held.workspace):
         judged.changes["cwd"] = held.workspace

@@ -243,6 +243,25 @@ def test_roots_of_the_ceiling(config: Config, place: Path) -> None:
     path.write_text(path.read_text().replace('read = "allow"\n[[', "[[").replace("shut", "none"))
 
 
+def test_a_tree_for_workspaces(config: Config, place: Path) -> None:
+    """A ceiling with a workspace of its own has cards work below it, and nowhere else; the refusal says where."""
+    (place / "work/mine").mkdir()
+    config(workspace=f"{place}/work", host_read="deny", host_write="deny")
+    found, reasons = judged("--write", f"{place}/work/mine")
+    assert (reasons, roots(found)) == ([], {"mine": "write"})
+    _, refusals = launch.judge(options.read(["--resolver", "192.0.2.1", "--write", f"{place}/data", "--", "x"])[0])
+    assert [(one.reason, one.hint) for one in refusals] == [("ceiling-workspace", f"work below {place}/work")]
+
+
+def test_what_is_no_run_is_not_bounded(config: Config) -> None:
+    """`card egress` makes tables for the bench itself: its administrator's ceiling is for cards."""
+    config(network="deny", command="deny")
+    request = Request(command=("-",), allow_host=("pypi.org",), resolver="192.0.2.1")
+    found, refusals = launch.judge(request, bench_bounds=False)
+    assert (refusals, found.names) == ([], (*BASE_NAMES, "pypi.org"))
+    assert launch.judge(request)[0].names == ()
+
+
 def test_a_place_that_no_wall_can_close(config: Config, place: Path) -> None:
     """A root of the ceiling inside a tree that is asked for cannot be taken out of it: refused, not overlooked."""
     path = config(host_read="allow")
