@@ -64,7 +64,7 @@ def enter(run: Run, known: Card, asked: Request, *, env: tuple[tuple[str, str], 
     channel.spawned()
     lifeline.spawned()
     try:
-        process = _let_go(run, known, _said(known, asked, env), channel)
+        process = _let_go(run, known, _said(run, known, asked, env), channel)
     except Refused:
         channel.close()  # stage 2 sees it, and refuses
         os.waitpid(child, 0)
@@ -79,9 +79,10 @@ def _words(run: Run, known: Card, asked: Request, podman: str) -> list[str]:
     return [*words, run.container or "", *known.argv]
 
 
-def _said(known: Card, asked: Request, env: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+def _said(run: Run, known: Card, asked: Request, env: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
     """Return what stage 2 is told: so that none of it is in an argv or in podman's state."""
     items = [("nonce", known.nonce), *(("argv", word) for word in asked.command)]
+    items += [("taken", "1")] if os.path.exists(f"{run.path}/{rundir.CARD}/{rundir.TAKEN}") else []
     items += [("cwd", asked.cwd)] if asked.cwd is not None else []
     return items + [("env", f"{name}={value}") for name, value in env]
 

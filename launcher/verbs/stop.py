@@ -74,9 +74,10 @@ def _ended(one: Run, asked: float, seconds: float | None) -> bool:
 
 
 def _kill(one: Run) -> None:
-    if one.container is None:
+    container = one.container  # read anew each time: the directory may go while we look
+    if container is None:
         return
     from launcher import service  # 150 ms to import, which a card that ends when asked does not pay
 
     with service.connected() as podman:
-        podman.kill(one.container)
+        podman.kill(container)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.bench.cards import Run, card, plain, run
+from tests.bench.pools import pool
 from tests.bench.test_terminal import program
 
 # Attempts at every wall, each answered by an errno's name or ok.
@@ -357,3 +358,17 @@ def test_what_cannot_be_entered(held: str) -> None:
     run(["card", "stop", held])
     over = enter(held, "echo", "ran")
     assert (over.status, over.out, over.reasons) == (125, "", ["run-ended"])
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_card_of_the_pools(tmp_path: Path) -> None:
+    """What enters a card that was warm is let go on the proof of the run that took it."""
+    receipt = tmp_path / "receipt.json"
+    with pool(), background("card-run", "-q", f"--json={receipt}", "--", "sh", "-c", HOLD) as worker:
+        assert said(worker) == "up"
+        rows = [json.loads(line) for line in run(["card", "ps", "--json"]).out.splitlines()]
+        (name,) = [row["run"] for row in rows if row["state"] == "running"]
+        assert json.loads(enter(name, "python3", "-c", TRY, DNS).out) == WALLED
+        assert run(["card", "stop", "--time", "0", name]).status == 0
+        worker.wait(timeout=60)
+    assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
