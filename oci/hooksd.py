@@ -13,8 +13,8 @@ CREATE_RUNTIME = "createRuntime"
 POSTSTOP = "poststop"
 PRESTART_FILE = "50-card-run-prestart.json"
 POSTSTOP_FILE = "50-card-run-poststop.json"
-PRESTART_TIMEOUT = 60
-POSTSTOP_TIMEOUT = 10
+PRESTART_TIMEOUT = 75
+POSTSTOP_TIMEOUT = 15
 _ENV = ("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C")
 
 

@@ -100,7 +100,7 @@ def test_the_pair_of_hook_files() -> None:
     assert [file.name for file in files] == ["50-card-run-prestart.json", "50-card-run-poststop.json"]
     assert [value["stages"] for value in values] == [["createRuntime"], ["poststop"]]
     assert [value["hook"]["args"][-1] for value in values] == ["prestart", "poststop"]
-    assert [value["hook"]["timeout"] for value in values] == [60, 10]
+    assert [value["hook"]["timeout"] for value in values] == [hooksd.PRESTART_TIMEOUT, hooksd.POSTSTOP_TIMEOUT]
     for value in values:
         assert value["version"] == "1.0.0"
         assert value["when"] == {"annotations": {"^org\\.card-run\\.run$": ".*"}}
@@ -172,7 +172,7 @@ def changed(path: str, value: object) -> bytes:
         ("when/annotations", {"^org\\.card-run\\.runs$": ".*"}),
         ("when/commands", ["x"]),
         ("hook/env", None),
-        ("hook/timeout", "60"),
+        ("hook/timeout", "75"),
         ("hook/path", "python3"),
         ("hook/args", "x"),
         ("hook/extra", 1),

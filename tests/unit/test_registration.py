@@ -122,7 +122,7 @@ def test_a_hook_file_that_was_changed_since(mine: Scope) -> None:
     """It is not clobbered; status names it; --force writes it anew."""
     installed(mine)
     path = Path(mine.hooks_d) / hooksd.PRESTART_FILE
-    path.write_text(path.read_text().replace('"timeout":60', '"timeout":61'))
+    path.write_text(path.read_text().replace('"timeout":75', '"timeout":76'))
     with pytest.raises(Refused, match="registration-changed"):
         install.installation(mine)
     assert any(one.name == "changed" and str(path) in one.found for one in status.look(mine))
