@@ -67,7 +67,8 @@ def run(pytester: pytest.Pytester, text: str, *words: str) -> pytest.RunResult:
     """Run a test module (none: what the words name) in a pytest of its own, with the plugin given by its name."""
     if text:
         pytester.makepyfile(text)
-    return pytester.runpytest_inprocess("-p", "no:card_conformance", "-p", "launcher.conformance.plugin", *words)
+    plugins = ["-p", "no:card_conformance", "-p", "launcher.conformance.plugin", "-p", "no:hypothesispytest"]
+    return pytester.runpytest_inprocess(*plugins, *words)
 
 
 def failed(result: pytest.RunResult) -> set[str]:
@@ -78,7 +79,7 @@ def failed(result: pytest.RunResult) -> set[str]:
 
 def test_an_executor_that_holds_its_claim_passes(pytester: pytest.Pytester) -> None:
     """A process under the limit it claims to keep: all of the matrix is run, nothing asked that was not claimed."""
-    result = run(pytester, LIMITED)
+    result = run(pytester, LIMITED, "--card-conformance-live=TestLimited")
     assert result.ret == 0
     result.stdout.fnmatch_lines("card_conformance TestLimited: tried claims, consistency, resource_limits")
 
@@ -94,7 +95,7 @@ def test_a_lie_fails_at_the_claim_it_is_about(claim: str, pytester: pytest.Pytes
 @pytest.mark.parametrize("claims", [[], ["every_boundary"]])
 def test_claims_that_nothing_can_try_fail(claims: list[str], pytester: pytest.Pytester) -> None:
     """No claim at all shows nothing, and an unknown one is no guarantee."""
-    result = run(pytester, BARE.replace("{claims!r}", repr(claims)))
+    result = run(pytester, BARE.replace("{claims!r}", repr(claims)), "-k", "not consistency")
     assert (result.ret, failed(result)) == (1, {"claims"})
 
 
@@ -135,7 +136,7 @@ def test_an_executor_that_tells_untruths_fails(check: str, pytester: pytest.Pyte
 def test_a_probe_whose_control_does_nothing_fails(pytester: pytest.Pytester) -> None:
     """Where the attempt has no effect without the wall either, holding shows nothing."""
     text = LIMITED + "\n    def unwalled(self, scene):\n        return Limited()\n"
-    result = run(pytester, text)
+    result = run(pytester, text, "-k", "resource_limits", "--card-conformance-partial")
     assert (result.ret, failed(result)) == (1, {"resource_limits"})
     result.stdout.fnmatch_lines("NO CONTROL resource_limits: *")
 
@@ -172,9 +173,7 @@ def test_a_deselected_part_fails_the_session(words: list[str], pytester: pytest.
 
 def test_a_matrix_that_nobody_collected_fails_the_session(pytester: pytest.Pytester) -> None:
     """`--card-conformance-live` names what must have run."""
-    other = "\ndef test_other():\n    pass\n"
-    assert run(pytester, LIMITED + other, "--card-conformance-live=TestLimited").ret == 0
-    result = run(pytester, other, "--card-conformance-live=TestLimited")
+    result = run(pytester, "def test_other():\n    pass\n", "--card-conformance-live=TestLimited")
     assert result.ret == 1
     result.stdout.fnmatch_lines("card_conformance TestLimited: NOT SHOWN, was not collected at all")
 
