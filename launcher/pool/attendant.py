@@ -18,7 +18,7 @@ from launcher.pool import wire
 from launcher.pool.declared import Declared
 from launcher.pool.hand import Hand
 from launcher.pool.slot import Slot, Stale
-from launcher.run import directory, output, perform, spawn
+from launcher.run import directory, events, output, perform, spawn
 from launcher.run.perform import Started
 from oci.refusal import EXIT_REFUSED, Refused
 
@@ -85,13 +85,15 @@ class _Taker:
     """Who took the card: its connection, and what it asked for."""
 
     def __init__(self, data: bytes, descriptors: list[int]) -> None:
-        """Take over the connection, stderr and, if there is one, the receipt's descriptor."""
+        """Take over the connection, stderr and, where they were given, the receipt's and the events' descriptors."""
         self.connection = _socket.socket(fileno=descriptors[0])
         self.connection.setblocking(True)  # the pool, whose socket it was, waited for nobody
         os.dup2(descriptors[1], 2)
         os.close(descriptors[1])
-        self.receipt = descriptors[2] if len(descriptors) > 2 else None
         self.asked = wire.load(data)
+        rest = descriptors[2:]
+        self.receipt = rest.pop(0) if self.asked["receipt"] else None
+        events.adopt(rest.pop(0) if self.asked["events"] else -1)
 
     def tell(self, *descriptors: int, **content: Any) -> None:
         """Say something to card-run; whether it is there to hear shows elsewhere."""
@@ -105,6 +107,9 @@ class _Taker:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 2)
         os.close(null)
+        if events.heard():
+            os.close(events.sink())
+            events.adopt(-1)
         self.tell(**content)
 
 

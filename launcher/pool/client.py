@@ -14,7 +14,7 @@ import select
 
 from launcher.launch import Launch
 from launcher.pool import key, place, wire
-from launcher.run import site
+from launcher.run import events, site
 from launcher.run.spawn import FORWARDED
 from launcher.runtime import Runtime
 from oci.refusal import EXIT_REFUSED
@@ -51,8 +51,11 @@ def run(  # noqa: PLR0913 - what a run is made of
             "launch": launch,
             "quiet": quiet,
             "started": started,
+            "receipt": receipt is not None,
+            "events": events.heard(),
         }
-        wire.send(connection, wire.dump(content), (_ERR, *(() if receipt is None else (receipt,))))
+        also = (receipt, events.sink() if events.heard() else None)
+        wire.send(connection, wire.dump(content), (_ERR, *(fd for fd in also if fd is not None)))
         got = wire.receive(connection)
     except (OSError, ValueError) as error:
         raise Cold(f"the pool could not be asked: {error}") from None
@@ -81,9 +84,12 @@ class _Held:
 
     def __init__(self, connection: "_socket.socket", descriptors: list[int], *, interactive: bool) -> None:
         """Take them over; signals go to the attendant from now on."""
-        self._lifeline, self._out, self._err, self._into = descriptors
+        self._lifeline, out, err, self._into = descriptors
+        self._pairs = {out: _OUT, err: _ERR}
         self._connection = connection
         self._connection.settimeout(None)
+        self._waiter = select.poll()
+        self._waiter.register(connection.fileno(), select.POLLIN)
         self._interactive = interactive
         for number in FORWARDED:
             if _signal.getsignal(number) != _signal.SIG_IGN:
@@ -92,33 +98,30 @@ class _Held:
 
     def carry_through(self) -> int:
         """Pass on what the worker says until the attendant says what became of it; raises Cold when nothing did."""
-        pairs = {self._out: _OUT, self._err: _ERR}
-        waiter = select.poll()
-        for fd in (*pairs, self._connection.fileno()):
-            waiter.register(fd, select.POLLIN)
         while True:
-            for fd, _ in waiter.poll():
-                if fd not in pairs:
-                    status = self._hear()
-                    if status is not None:
-                        return status
-                elif not _pass_on(fd, pairs[fd]):
-                    waiter.unregister(fd)
-                    os.close(fd)
-                    del pairs[fd]
-                    if not pairs:
-                        self._say(drained=True)
+            for fd, _ in self._waiter.poll():
+                if fd in self._pairs:
+                    self._relay(fd)
+                    continue
+                status = self._hear()
+                if status is not None:
+                    return status
+
+    def _relay(self, fd: int) -> None:
+        if _pass_on(fd, self._pairs[fd]):
+            return
+        self._waiter.unregister(fd)
+        os.close(fd)
+        del self._pairs[fd]
+        if not self._pairs:
+            self._say(drained=True)
 
     def _hear(self) -> int | None:
         """Hear the attendant; return the status once there is one. Before the worker is released it can be Cold."""
         got = wire.receive(self._connection)
         said = {} if got is None else wire.look(got[0])
         if "released" in said:
-            # Only now: what is read of our input is gone for a cold start.
-            if self._interactive:
-                _thread.start_new_thread(_pour, (0, self._into))
-            else:
-                os.close(self._into)
+            self._open()
             return None
         if "cold" in said:
             self._give_up()
@@ -129,6 +132,15 @@ class _Held:
         with contextlib.suppress(OSError):
             os.write(_ERR, text)
         return EXIT_REFUSED
+
+    def _open(self) -> None:
+        """Open the streams: what is said in them before is not the worker's, what we read before a cold start lacks."""
+        for fd in self._pairs:
+            self._waiter.register(fd, select.POLLIN)
+        if self._interactive:
+            _thread.start_new_thread(_pour, (0, self._into))
+        else:
+            os.close(self._into)
 
     def _give_up(self) -> None:
         os.close(self._lifeline)
@@ -153,10 +165,8 @@ class _Held:
 def _pass_on(source: int, target: int) -> bool:
     """Pass on what is there; return False at its end, or when nobody takes it any more: the worker then has EPIPE."""
     data = os.read(source, 65536)
-    view = memoryview(data)
     try:
-        while view:
-            view = view[os.write(target, view) :]
+        _write_all(target, data)
     except OSError:
         return False
     return bool(data)
@@ -165,8 +175,24 @@ def _pass_on(source: int, target: int) -> bool:
 def _pour(source: int, target: int) -> None:
     """Give the worker our standard input to its end; a thread of its own, because it may wait for ever."""
     with contextlib.suppress(OSError):
-        while data := os.read(source, 65536):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(target, view) :]
+        while data := _read(source):
+            _write_all(target, data)
     os.close(target)
+
+
+def _read(source: int) -> bytes:
+    """Read, though whoever gave us the descriptor may not want to wait (open(2) O_NONBLOCK)."""
+    while True:
+        try:
+            return os.read(source, 65536)
+        except BlockingIOError:
+            select.select([source], [], [])
+
+
+def _write_all(target: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(target, view) :]
+        except BlockingIOError:
+            select.select([], [target], [])

@@ -52,7 +52,6 @@ def unfit(launch: Launch) -> str:
         ("--detach", launch.detach),
         ("--net bridge", launch.net == BRIDGE),
         ("--grant", bool(launch.asked.grant)),
-        ("--events", launch.asked.events is not None),
     )
     return ", ".join(name for name, asked in found if asked)
 

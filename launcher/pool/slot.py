@@ -67,7 +67,7 @@ class Slot(Session):
             raise Refused(
                 [Refusal("hook-unproven", "the hook and the proof do not both say that this plan was passed")]
             )
-        self._podman.release()
+        self._podman.be_patient(patient=True)
         self._at.enter(hand.state(self._launch.run, self._run.path, self._launch.token, facts))
         self._exit = self._watch(facts)
         self.client = os.pidfd_open(self._podman.pid)
@@ -102,6 +102,7 @@ class Slot(Session):
         self._times.clear()
         self._mark("taken")
         self._released = released
+        self._podman.be_patient(patient=False)
 
     def drained(self) -> None:
         """Hear that the worker's output is all passed on, or that nobody is there to pass it on."""

@@ -61,6 +61,16 @@ def _refuse(flag: str, target: str, why: str) -> "NoReturn":
     raise Refused([Refusal("bad-descriptor", f"{flag} {target!r}: {why}", "it is for the program that runs the card")])
 
 
+def sink() -> int:
+    """Return the descriptor that events go to, -1 for none."""
+    return _Sink.fd
+
+
+def adopt(fd: int) -> None:
+    """Send events to a descriptor that another process of the run listens on (`launcher.pool`), or with -1 to none."""
+    _Sink.fd = fd
+
+
 def heard() -> bool:
     """Return whether somebody listens: what is said as an event is not printed."""
     return _Sink.fd >= 0

@@ -38,6 +38,7 @@ class Podman:
         self.signalled = False
         self.expired = False
         self.gave_up = False
+        self._patient = False
         self.killed = 0
         self._apart = child.apart
         self._container = container
@@ -62,9 +63,15 @@ class Podman:
             _write_all(2, bytes(self._said))
             self._said.clear()
 
+    def be_patient(self, *, patient: bool) -> None:
+        """Let the worker's release take as long as it takes, or the usual time, which begins anew."""
+        self._patient = patient
+        if not patient:
+            _later(START_SECONDS, self._give_up)
+
     def _give_up(self) -> None:
         with self._lock:
-            if not self._relay_now and not self._ended.is_set():
+            if not (self._relay_now or self._patient or self._ended.is_set()):
                 self.gave_up = True
                 self._signal(_signal.SIGKILL)
 

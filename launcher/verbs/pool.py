@@ -89,14 +89,14 @@ def stop() -> None:
 
 def ask(order: str, *, seconds: float = 5) -> dict[str, Any] | None:
     """Return what the pool answers to an order, or None when there is no pool."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.settimeout(seconds)
-    try:
-        connection.connect(place.socket())
-        wire.send(connection, wire.dump({"order": order}))
-    except OSError:
-        return None
-    got = wire.receive(connection)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(seconds)
+        try:
+            connection.connect(place.socket())
+            wire.send(connection, wire.dump({"order": order}))
+        except OSError:
+            return None
+        got = wire.receive(connection)
     return None if got is None else wire.look(got[0])
 
 

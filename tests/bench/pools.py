@@ -11,6 +11,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from launcher.verbs.pool import ask
 from tests.bench.cards import Run, run
 from tests.bench.lives import RUNTIME, children, name_of, until
 
@@ -19,10 +20,9 @@ LIBRARY = Path("/opt/card-run/lib")
 
 
 def status() -> dict[str, Any]:
-    """Return the pool's own word on how it is."""
-    done = run(["card", "pool", "status", "--json"])
-    assert done.status == 0, done.err
-    found: dict[str, Any] = json.loads(done.out)
+    """Return the pool's own word on how it is, asked without the quarter of a second that `card` takes to start."""
+    found = ask("status")
+    assert found is not None
     return found
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,6 +77,34 @@ def test_without_i_there_is_no_input(receipt: Path) -> None:
         )
     assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
     assert done.out == "/dev/null\n"
+
+
+def test_events(receipt: Path) -> None:
+    """Who embeds card-run hears the same, in the same order, and the end of it with the end of card-run."""
+    ours, theirs = socket.socketpair()
+    with pool(), ours:
+        with theirs:
+            fd = theirs.fileno()
+            done = taken(f"--events={fd}", "--", "sh", "-c", "echo err >&2", receipt=receipt, pass_fds=[fd])
+        heard = [json.loads(line) for line in ours.makefile()]
+    assert done.err == "err\n"
+    assert [one["event"] for one in heard if one["event"] != "note"] == ["listening", "started", "ended"]
+    assert heard[-1]["receipt"]["start"]["kind"] == "warm"
+
+
+def test_streams_that_do_not_wait(receipt: Path) -> None:
+    """A caller's pipe that is full and does not block loses nothing."""
+    with pool():
+        full()
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        words = ["card-run", "-q", f"--json={receipt}", "--", "sh", "-c", "yes | head -c 300000"]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=writer)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as file:
+            assert len(file.read()) == 300000
+        assert process.wait(timeout=20) == 0
+    assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
 
 
 # The walls, from inside.

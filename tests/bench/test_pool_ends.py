@@ -83,6 +83,7 @@ def test_the_pool_killed(receipt: Path) -> None:
         assert cold(asked("--", "true", receipt=receipt.with_name("other"))).startswith("the pool does not answer")
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 143
+        process.communicate()
         assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
         with pool():
             assert taken("--", "true", receipt=receipt).status == 0
