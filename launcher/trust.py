@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SIZE_LIMIT = 64 << 10
+SIZE_LIMIT = 256 << 10
 _OTHERS = 0o022
 _MOST_LINKS = 40  # the kernel's own limit
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 CARD, DEFAULTS = "card file", "your defaults"
-# A dotted key is on one line, and costs tomllib the square of its length.
-LINE_LIMIT = 4096
 # tomllib's own words for where it stopped; from Python 3.14 on they are attributes too
 _AT = r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
 
@@ -116,14 +114,14 @@ def _located(problem: Problem, marks: dict[position.Where, position.Mark]) -> Lo
 
 def parsed(data: bytes) -> "tuple[dict[str, Any], Located | None]":
     """Return the table of a TOML text, or the first thing that makes it none."""
-    for index, one in enumerate(data.split(b"\n")):
-        if len(one) > LINE_LIMIT:
-            return {}, _syntax(index + 1, 1, f"this line is longer than {LINE_LIMIT} bytes", "break it up")
     try:
         text = data.decode()
         plain = plaintoml.read(text)
         if plain is not None:
             return plain, None
+        line = position.long_key(text)
+        if line:
+            return {}, _syntax(line, 1, f"a key has more than {position.MOST_PARTS} parts", "")
         import tomllib  # 12 ms that a card in plain TOML does not pay
 
         return tomllib.loads(text), None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Where = tuple[str | int, ...]
 
+MOST_PARTS = 100
 _SPACE = " \t"
 _GAP = " \t\r\n"
 _BARE_ENDS = ",]}#\r\n"
@@ -44,6 +45,39 @@ def nearest(marks: dict[Where, Mark], where: Where) -> Mark:
             return marks[where]
         where = where[:-1]
     return Mark(key=(1, 1), value=(1, 1))
+
+
+def long_key(text: str) -> int:
+    """Return the line of the first key of too many parts, or 0: such a one costs tomllib the square of its length.
+
+    Judges no more than that, and so any text: strings and comments are passed over by their marks.
+    """
+    at, dots, line = 0, 0, 1
+    while at < len(text):
+        character = text[at]
+        if character in "\"'#":
+            end = _behind(text, at)
+            line += text.count("\n", at, end)
+            at = end
+            continue
+        line += character == "\n"
+        dots = dots + 1 if character == "." else 0 if character in "=,[]{}\n" else dots
+        if dots >= MOST_PARTS:
+            return line
+        at += 1
+    return 0
+
+
+def _behind(text: str, at: int) -> int:
+    """Return where a comment or string that starts at an offset ends; an open one ends with its line, or the text."""
+    mark = text[at]
+    fence = mark * 3 if mark != "#" and text.startswith(mark * 3, at) else mark
+    close, at = "\n" if mark == "#" else fence, at + len(fence)
+    while at < len(text) and not text.startswith(close, at):
+        if text[at] == "\n" and len(fence) == 1:
+            return at
+        at += 2 if mark == '"' and text[at] == "\\" else 1
+    return at if mark == "#" else min(at + len(close), len(text))
 
 
 class _Lines:

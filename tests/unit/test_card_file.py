@@ -204,14 +204,30 @@ def test_pathological_text_is_quick() -> None:
     """A file of the largest size, made to be slow to parse, takes no time that a person would notice."""
     import time
 
-    most, line = trust.SIZE_LIMIT, load.LINE_LIMIT
-    dots = "a." * (line // 2 - 9)
-    texts = [f"{dots}b{number} = 1\n" for number in range(most // line)], [f"[{dots}b]\n"], ["[[a]]\n"] * (most // 6)
-    for text in ("".join(lines) for lines in texts):
+    most, dots = trust.SIZE_LIMIT, "a." * (position.MOST_PARTS - 1)
+    texts = {
+        "dots": "a." * (most // 2 - 9) + "b = 1",
+        "dots in a header": "[" + "a." * (most // 2 - 9) + "b]",
+        "dots in quotes": "'a' . " * (most // 6 - 9) + "b = 1",
+        "dots inside": "a = {" + "a." * (most // 2 - 9) + "b = 1}",
+        "dots enough": "".join(f"{dots}b{number} = 1.5\n" for number in range(most // 220)),
+        "tables": "[[a]]\n" * (most // 6),
+        "an open string": 'a = """' + "x" * (most - 9),
+        "escapes": 'a = "' + '\\"' * (most // 2 - 9),
+    }
+    for name, text in texts.items():
         started = time.process_time()
-        problems(text)
-        assert time.process_time() - started < 20
-    assert problems("#" * (line + 1)) == ["1:1 this line is longer than 4096 bytes (break it up)"]
+        assert problems(text), name
+        assert time.process_time() - started < 20, name
+    assert problems(f"\n{texts['dots']}") == ["2:1 a key has more than 100 parts ()"]
+
+
+def test_dots_in_values_are_not_counted() -> None:
+    """A long list of hosts, a value full of dots, a comment: none of them is a key."""
+    many = "a." * 3000
+    text = f'# {many}\nenv = ["A={many}", "B=\\t{many}"] # {many}\ncommand = [\'{many}\', """{many}\n{many}"""]\n'
+    assert problems(text) == []
+    assert position.long_key(text) == 0
 
 
 def test_a_file_that_others_could_write(place: Path) -> None:
@@ -242,7 +258,7 @@ def test_what_is_no_file(place: Path) -> None:
         "/dev/zero": "not a regular file",
         "link.toml": "there is no card file",
         "none.toml": "card new",
-        "large.toml": "larger than 64 KiB",
+        "large.toml": "larger than 256 KiB",
         "a\0b": "null byte",
     }
     for name, words in said.items():
