@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher import launch
+from launcher import launch, reach
+from launcher.access.ceiling import Ceiling
+from launcher.access.profile import Root as Place
+from launcher.bench import CeilingFile
 from launcher.fs import keep
 from launcher.fs.paths import READ, WRITE, Root
 from launcher.fs.policy import Filesystem
@@ -103,3 +106,15 @@ def test_what_contradicts_it(place: Path) -> None:
     reasons = [one.reason for one in launch.judge(asked)[1]]
     assert reasons.count("keep-contradiction") == 2
     assert {"secret-exposed", "policy-writable"} <= set(reasons)
+
+
+def test_a_ceiling_says_where_cards_may_keep() -> None:
+    """What a card keeps is written on the bench: only where the ceiling has writing allowed, whatever card it is."""
+    ceiling = Ceiling(
+        workspace_read="allow",
+        workspace_write="allow",
+        roots=(Place(path="/srv/scratch", read="allow", write="allow"), Place(path="/srv/asked", read="gated")),
+    )
+    file = CeilingFile(path="/etc/card-run/config.toml", data=b"", ceiling=ceiling)
+    places = ("/srv/scratch/a", "/srv/asked/a", "/srv")
+    assert [reach.may_write(file, place) for place in places] == [True, False, False]
