@@ -6,6 +6,7 @@ works in a process that has nothing but the standard library, after everything e
 """
 
 from launcher.run import command
+from launcher.suppress import suppress
 from launcher.value import Value
 from oci import annotations, strictjson
 
@@ -92,7 +93,13 @@ class Containers:
         except (Unknown, ValueError):
             return None  # a bench whose podman keeps no events
         codes = [one.get("ContainerExitCode") for one in told if one.get("ID") == identity]
-        return next((code for code in codes if isinstance(code, int)), None)
+        return next((code for code in codes if isinstance(code, int) and code >= 0), None)
+
+    def forget(self, identity: str) -> None:
+        """Have the OCI runtime end and delete a container that podman does not have; what it says is of no use."""
+        with suppress(Unknown):
+            runtime = self._run(["info", "--format={{.Host.OCIRuntime.Path}}"]).strip()
+            self._run(["unshare", runtime, "delete", "--force", identity])
 
     def hook(self, argv: tuple[str, ...], state: dict[str, object]) -> None:
         """Run one of our hooks where podman's mounts are; raises Unknown with what it said when it fails."""

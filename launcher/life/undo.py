@@ -10,8 +10,8 @@ import time
 
 from hooks import rundir
 from launcher import runtime
-from launcher.life import kept, runs
-from launcher.life.containers import Container, Containers, Unknown
+from launcher.life import kept, remnants, runs
+from launcher.life.containers import Containers, Unknown
 from launcher.life.record import Record
 from launcher.run.directory import RELEASED, RunDirectory
 from launcher.run.receipt import ABANDONED, SCHEMA, UNATTENDED
@@ -26,6 +26,10 @@ else:
     Any = object
 
 
+KILLED = 137
+_DAY = 86400
+
+
 def undo(run: RunDirectory, containers: Containers) -> list[str]:
     """Undo a run whose lock we hold, and let go of it; return what is left, in words: empty when nothing is.
 
@@ -34,13 +38,13 @@ def undo(run: RunDirectory, containers: Containers) -> list[str]:
     name = os.path.basename(run.path)
     found = runs.look(run.path)
     try:
-        end = _end(run, name, found, containers)
+        status, oom = end(run, containers)
         release(run, containers)
     except Unknown as error:
         run.let_go()
         return [f"{name}: {error}"]
     if found is not None and found.record is not None and _ran(run, found.record):
-        _keep(found, found.record, end)
+        _keep(found, found.record, {"exit_status": status, "oom": oom or run.read(rundir.OOM) is not None})
     return [f"{name}: {line}" for line in run.remove()]
 
 
@@ -75,26 +79,36 @@ def sweep(run: RunDirectory, containers: Containers) -> None:
     if found is None or not (found.containers or rundir.HOOK in os.listdir(run.path)):
         return
     with suppress(Unknown):
-        _end(run, os.path.basename(run.path), found, containers)
+        end(run, containers)
         release(run, containers)
 
 
-def _end(run: RunDirectory, name: str, found: runs.Run | None, containers: Containers) -> dict[str, Any]:
-    """End and remove the container; return how it had ended by then, as far as podman knows."""
+def end(run: RunDirectory, containers: Containers) -> tuple[int | None, bool]:
+    """End and remove the container, and all of it that podman does not know of.
+
+    Returns the status that was recorded when it ended (None when there is no record), and whether podman says that
+    memory ran out. Raises Unknown.
+    """
+    found = runs.look(run.path)
     ids = found.containers if found else []
-    container = containers.of(name, run.path, ids=ids)
+    container = containers.of(os.path.basename(run.path), run.path, ids=ids)
     if container is not None:
         containers.remove(container.id)
-        return _recorded(container)
-    since = found.record.started if found and found.record else time.time()
-    return {"exit_status": containers.died(ids[0], since=since) if ids else None, "oom": False}
+        ids = list(dict.fromkeys((*ids, container.id)))
+    for one in ids:
+        remnants.clear(one, containers)
+    if container is not None and container.ended and container.exit_code >= 0:
+        return container.exit_code, container.oom
+    # What is over within one second of the clock is still over after it began.
+    since = found.record.started - 1 if found and found.record else time.time() - _DAY
+    status = containers.died(ids[0], since=since) if ids else None
+    if container is None:
+        return status, False
+    # One that podman had lost track of, or that still ran, was killed just now.
+    return KILLED if status is None else status, container.oom
 
 
-def _recorded(container: Container) -> dict[str, Any]:
-    return {"exit_status": container.exit_code if container.ended else None, "oom": container.oom}
-
-
-def _keep(found: runs.Run, record: Record, end: dict[str, Any]) -> None:
+def _keep(found: runs.Run, record: Record, ending: dict[str, Any]) -> None:
     """Keep a receipt that says how the run ended, unless the run's own card-run had kept one before it went."""
     earlier = next((one.receipt() for one in runs.ended() if one.run == record.run), None)
     if earlier is not None and earlier.get("started") == record.started:
@@ -106,7 +120,7 @@ def _keep(found: runs.Run, record: Record, end: dict[str, Any]) -> None:
         "how": ABANDONED if record.launcher else UNATTENDED,
         "hook": found.read(rundir.HOOK) or {},
         "ledger": found.read(rundir.LEDGER),
-        **end,
+        **ending,
     }
     try:
         kept.keep(record.run, content)

@@ -67,6 +67,11 @@ class Channel:
         """Let go of the container's end, so that its last holder's death reads as end of file."""
         os.close(self.theirs)
 
+    @property
+    def fd(self) -> int:
+        """Our end, to wait on."""
+        return self._fd
+
     def send(self, items: list[tuple[str, str]]) -> None:
         """Send one frame; raises OSError (EPIPE) when nobody is left to read it."""
         body = records.dump(items)

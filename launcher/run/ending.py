@@ -6,14 +6,12 @@ truth; where there is no record, that is said. The container, and what it held, 
 """
 
 from hooks import rundir
-from launcher.life import runs, undo
-from launcher.life.containers import Container, Containers, Unknown
-from launcher.life.record import Record
+from launcher.life import undo
+from launcher.life.containers import Containers, Unknown
 from launcher.run import output
 from launcher.run.directory import RunDirectory
 from launcher.value import Value
 
-KILLED = 137
 _PODMANS_OWN = range(125, 128)
 
 
@@ -24,31 +22,19 @@ class Ending(Value):
     recorded: bool
 
 
-def settle(run: RunDirectory, record: Record, containers: Containers, *, client: int, killed: int) -> Ending:
+def settle(run: RunDirectory, containers: Containers, *, client: int, killed: int) -> Ending:
     """Return how the run ended, with its container removed and its ledger read; says what is left or not known.
 
     `client` is the status of podman's client, `killed` the signal that ended it, 0 for none.
     """
-    found = runs.look(run.path)
-    ids = found.containers if found else []
+    status = None
     try:
-        container = containers.of(record.run, run.path, ids=ids)
-        if container is not None:
-            containers.remove(container.id)
+        status, _ = undo.end(run, containers)
         undo.release(run, containers)
     except Unknown as error:
         output.say(f"NOTE left behind: {error}")
-        container = None
-    status = _recorded(container, ids, record, containers)
     _say(status, client=client, killed=killed)
     return Ending(status=client if status is None else status, recorded=status is not None)
-
-
-def _recorded(container: Container | None, ids: list[str], record: Record, containers: Containers) -> int | None:
-    if container is not None and container.ended:
-        return container.exit_code
-    # What is over within one second of the clock is still over after it began.
-    return containers.died(ids[0], since=record.started - 1) if ids else None
 
 
 def _say(status: int | None, *, client: int, killed: int) -> None:
@@ -67,7 +53,7 @@ def memory(run: RunDirectory, status: int) -> bool:
     """
     if run.read(rundir.OOM) is None:
         return False
-    if status == KILLED:
+    if status == undo.KILLED:
         output.say("NOTE the worker was killed because the card's memory ran out (OOM), see --memory")
     else:
         output.say("NOTE a process of the card was killed because the card's memory ran out (OOM), see --memory")

@@ -141,7 +141,7 @@ class Session:
             self._greet(secrets)
         except OSError:
             raise self._never_started() from None
-        report = self._channel.receive()
+        report = self._hear()
         self._mark("stage2_reported")
         if report is None:
             raise self._never_started()
@@ -169,6 +169,19 @@ class Session:
         self._let_go()
         self._mark("released")
         return measured
+
+    def _hear(self) -> dict[str, list[str]] | None:
+        """Return stage 2's report, or None when there will be none: conmon may hold the socket when podman is gone."""
+        import select
+
+        podman, poll = os.pidfd_open(self._podman.pid), select.poll()
+        for fd in (self._channel.fd, podman):
+            poll.register(fd, select.POLLIN)
+        heard = [fd for fd, _ in poll.poll()]
+        os.close(podman)
+        report = self._channel.receive() if self._channel.fd in heard else None
+        # A worker whose podman is gone is not released; why stage 2 refused is heard all the same.
+        return None if report is not None and podman in heard and report.get("status") == ["ok"] else report
 
     def _greet(self, secrets: list[tuple[str, str]]) -> None:
         """Hand stage 2 what only it may know; raises OSError when it is not there."""
@@ -235,7 +248,7 @@ class Session:
         """Remove what podman left, and return the status that the container recorded, a timeout's excepted."""
         containers = Containers(self._podman.program, dict(os.environ))
         client, killed = self._podman.wait(), self._podman.killed
-        found = ending.settle(self._run, self._record, containers, client=client, killed=killed)
+        found = ending.settle(self._run, containers, client=client, killed=killed)
         return status if self._podman.expired else found.status
 
 

@@ -49,10 +49,12 @@ def processes() -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process."""
+    """Return the children of a process, whichever of its threads has them."""
+    found: list[int] = []
     with contextlib.suppress(OSError):
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            found += [int(word) for word in Path(f"/proc/{pid}/task/{thread}/children").read_text().split()]
+    return found
 
 
 def below(pid: int) -> list[int]:
@@ -72,34 +74,21 @@ class Live:
         self.path = RUNS / run_id
 
     def find(self, what: str) -> list[int]:
-        """Return the processes of a kind: launcher, leash, podman, conmon, init, worker, pasta, hook."""
+        """Return the processes of a kind: launcher, leash, podman, conmon, init, worker; pasta and hook of any card."""
         kinds: dict[str, Callable[[], list[int]]] = {
             "launcher": lambda: [self.process.pid],
-            "leash": lambda: [pid for pid in children(self.process.pid) if name_of(pid).startswith("card-")],
+            "leash": lambda: [pid for pid in children(self.process.pid) if name_of(pid) == "card-keeper"],
             "podman": lambda: [pid for pid in below(self.process.pid) if "run" in arguments(pid)[3:9]],
             "conmon": self._conmon,
             "init": lambda: [pid for one in self._conmon() for pid in children(one) if name_of(pid) == "podman-init"],
             "worker": lambda: [pid for one in self.find("init") for pid in children(one)],
-            "pasta": self._pasta,
+            "pasta": lambda: [pid for pid in processes() if name_of(pid).startswith(("pasta", "slirp4netns"))],
             "hook": lambda: [pid for pid in processes() if "hooks/__main__" in " ".join(arguments(pid))],
         }
         return kinds[what]()
 
     def _conmon(self) -> list[int]:
         return [pid for pid in processes() if name_of(pid) == "conmon" and f"card-{self.run}" in arguments(pid)]
-
-    def _pasta(self) -> list[int]:
-        mine = {os.readlink(f"/proc/{pid}/ns/net") for pid in self.find("init")}
-        found: list[int] = []
-        for pid in processes():
-            if name_of(pid).startswith(("pasta", "slirp4netns")):
-                words = " ".join(arguments(pid))
-                with contextlib.suppress(OSError):
-                    paths = [word for word in words.split() if word.startswith("/proc/") and "/ns/net" in word]
-                    paths += [word for word in words.split() if "/netns/" in word]
-                    inodes = {f"net:[{os.stat(path).st_ino}]" for path in paths}
-                    found += [pid] if inodes & mine or not paths else []
-        return found
 
     def signal(self, what: str, *numbers: int) -> bool:
         """Send signals to every process of a kind; after SIGSTOP it is waited for. Return whether there was one."""
@@ -152,7 +141,8 @@ def _tree(top: Path) -> Iterator[str]:
         yield from (f"{folder}/{name}" for name in (*directories, *files))
 
 
-# What podman and crun keep and change as they like: databases, locks, logs of events, caches.
+# What podman and crun keep and change as they like: databases, locks, logs of events, caches; and the empty directory
+# that podman leaves of a container whose creation failed.
 _PODMANS = (
     "db.sql",
     "events",
@@ -163,6 +153,7 @@ _PODMANS = (
     "/containers.json",
     "/.cache",
     "-root",
+    "/persist/",
 )
 
 
