@@ -38,7 +38,7 @@ def rows(launch: Launch) -> list[Row]:
     flags = [(f"--{name.replace('_', '-')}", name, (name,)) for name in _FLAGS]
     for name, field, where in [*known, *flags]:
         for item in _items(field, getattr(launch.asked, field)):
-            found.append(Row(key=name, value=_said(item), origin=_origin(launch, lines, field, where, item)))
+            found.append(Row(key=name, value=_said(field, item), origin=_origin(launch, lines, field, where, item)))
     return [*found, *_profile(launch, lines)]
 
 
@@ -67,7 +67,11 @@ def _items(field: str, value: Any) -> list[Any]:
     return [item for item in items if item not in (None, False, ())]
 
 
-def _said(item: Any) -> str:
+def _said(field: str, item: Any) -> str:
+    """Return a value as text; a variable's own is left out, since a plan is for showing."""
+    if field == "env":
+        name, equals, _ = str(item).partition("=")
+        return f"{name}{equals}..." if equals else name
     if isinstance(item, tuple):
         return shlex.join(map(str, item))  # pyright: ignore[reportUnknownArgumentType]
     return "true" if item is True else str(item)

@@ -518,6 +518,14 @@ def test_origins(place: Path, own_home: Path) -> None:
     assert rows["name", "agent"] == f"the name of {place}/agent.toml"
 
 
+def test_a_plan_shows_no_variables_value(place: Path) -> None:
+    """A plan is for showing: it names variables, and where they come from."""
+    found, _ = judged(place, 'env = ["TOKEN=s3cret"]', "--env", "KEY=al so", "--env", "HOME", "--", "x")
+    rows = [(row.value, row.origin.rpartition(" ")[2]) for row in origin.rows(found) if row.key == "env"]
+    assert rows == [("TOKEN=...", "1"), ("KEY=...", "flag"), ("HOME", "flag")]
+    assert "s3cret" not in repr(origin.rows(found))
+
+
 def test_a_refusal_names_the_line(place: Path) -> None:
     """What a run finds wrong with a value of the card says which line that is."""
     found, refused = judged(place, 'command = ["x"]\nhosts = ["pypi.org",\n "unlisted.example.org"]\nread = ["none"]')
@@ -696,6 +704,66 @@ def walk(value: Any, where: position.Where = ()) -> list[position.Where]:
     """Return the place of every key and element of a table."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place for step, inner in items for place in ((*where, step), *walk(inner, (*where, step)))]
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        *(
+            "[a]",
+            "[[a.b]]",
+            "[a.b.c]",
+            "a = 1",
+            "a.b = {c = 1, 'd' = [2]}",
+            'a = "x\\"y"',
+            "a = '''x\n'''",
+            "# c",
+            "net = 1",
+        ),
+        *(
+            "read = [",
+            '"x",',
+            "]",
+            "[limits]",
+            "pids = 1",
+            "[access]",
+            "workspace = 1",
+            "[[access.roots]]",
+            "path = 1",
+            "{",
+            "}",
+        ),
+        *(
+            'a = """',
+            '"""',
+            "'''",
+            '"',
+            "'",
+            "\\",
+            "=",
+            ".",
+            ",",
+            " ",
+            "\t",
+            "\r",
+            "\x00",
+            "é",
+            "1979-05-27 07:32:00",
+            "\n",
+        ),
+    ]
+)
+
+
+@settings(max_examples=500)
+@given(
+    st.builds("\n".join, st.lists(FRAGMENTS, max_size=8)), st.text(st.sampled_from("a.=[]{}\"'#,\n \\"), max_size=12)
+)
+def test_any_text_is_answered(text: str, more: str) -> None:
+    """Whatever the text, there is an answer, and every problem stands in the text."""
+    for whole in (text, text + more, more + text):
+        for one in load.judged(whole.encode(), base="/cards")[1]:
+            assert 1 <= one.line <= whole.count("\n") + 2
+            assert one.column >= 1
 
 
 ODD_TOML = """\
