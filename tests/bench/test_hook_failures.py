@@ -75,7 +75,7 @@ def test_a_plan_that_never_comes() -> None:
 @pytest.mark.usefixtures("nothing_left")
 def test_a_hook_that_is_killed(tmp_path: Path) -> None:
     """The runtime kills a hook past its timeout: podman removes the container, nothing is left."""
-    change = COPY + "text = open(path).read()\nassert '\"timeout\":60' in text\n"
+    change = COPY + "text = open(path).read()\nassert '\"timeout\":75' in text\n"
     change += 'open(path, "w").write(text.replace(\'"timeout":75\', \'"timeout":2\'))\n'
     process, directory = stopped_before_its_plan("killed", stand_in(tmp_path, change))
     deadline = time.monotonic() + 15
