@@ -5,13 +5,15 @@ though the new ones judge packets from the commit on. The rule: one context is t
 the kernel's and never a context's own memory of it. Takes the place of `hooks.nft.Nft` wherever that is told something.
 """
 
-import ctypes
-
+from oci import native
+from oci.native import c_char_p, c_int, c_uint, c_void_p
 from oci.refusal import Refusal, Refused
 
-NAME = "libnftables.so.1"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
 
-_pointer, _text, _int = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+NAME = "libnftables.so.1"
 
 
 class Library:
@@ -21,18 +23,19 @@ class Library:
 
     def __init__(self) -> None:
         try:
-            library = ctypes.CDLL(NAME)
+            library = native.library(NAME)
         except OSError as error:
             text = f"{NAME} cannot be loaded: {error}"
             raise Refused([Refusal("libnftables-missing", text, "install the package libnftables1")]) from None
-        self._new = ctypes.CFUNCTYPE(_pointer, ctypes.c_uint32)(("nft_ctx_new", library))
+        self._new = native.function("nft_ctx_new", c_void_p, c_uint, library=library)
         self._outputs, self._errors = (
-            ctypes.CFUNCTYPE(_int, _pointer)((f"nft_ctx_buffer_{name}", library)) for name in ("output", "error")
+            native.function(f"nft_ctx_buffer_{name}", c_int, c_void_p, library=library) for name in ("output", "error")
         )
         self._output, self._error = (
-            ctypes.CFUNCTYPE(_text, _pointer)((f"nft_ctx_get_{name}_buffer", library)) for name in ("output", "error")
+            native.function(f"nft_ctx_get_{name}_buffer", c_char_p, c_void_p, library=library)
+            for name in ("output", "error")
         )
-        self._run = ctypes.CFUNCTYPE(_int, _pointer, _text)(("nft_run_cmd_from_buffer", library))
+        self._run = native.function("nft_run_cmd_from_buffer", c_int, c_void_p, c_char_p, library=library)
 
     def context(self) -> "Context":
         """Return a context of the network namespace that this process is in now."""
@@ -60,6 +63,12 @@ class Context:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._handle = library.open()
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave it to the end of the process, as nothing waits for it."""
 
     def tell(self, text: str) -> "tuple[int, str, str]":
         """Give the commands; return status, output and errors."""

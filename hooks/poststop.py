@@ -14,11 +14,17 @@ from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    from hooks.libnft import Context
 
-def run(stdin: int) -> int:
-    """Run the hook on the state that descriptor `stdin` gives; return 0 when nothing of the run is held any more."""
+
+def run(stdin: int, *, tool: "Callable[[], nft.Nft | Context]" = nft.Nft) -> int:
+    """Run the hook on the state that descriptor `stdin` gives; return 0 when nothing of the run is held any more.
+
+    `tool` makes what is asked for the listing.
+    """
     container = None
     try:
         deadline.allow(deadline.POSTSTOP_SECONDS, "keeping the ledger")
@@ -32,7 +38,7 @@ def run(stdin: int) -> int:
     try:
         if os.path.lexists(f"{container.bundle}/{rundir.OOM}"):  # conmon(8) puts it there
             rundir.write(directory, rundir.OOM, b"")
-        _keep_ledger(directory)
+        _keep_ledger(directory, tool)
     finally:
         deadline.lift()
         rundir.forget_secrets(directory)
@@ -56,7 +62,7 @@ def _compare(pin: int, directory: rundir.RunDirectory) -> None:
         raise Refused([Refusal("netns-mismatch", text)])
 
 
-def _keep_ledger(directory: rundir.RunDirectory) -> None:
+def _keep_ledger(directory: rundir.RunDirectory, tool: "Callable[[], nft.Nft | Context]") -> None:
     """Write ledger.json from the pinned namespace; without a pin there is nothing to read, and nothing is written.
 
     A namespace that is not the one that prestart recorded is not entered.
@@ -67,7 +73,7 @@ def _keep_ledger(directory: rundir.RunDirectory) -> None:
     try:
         _compare(pin, directory)
         netns.setns(pin)
-        listing = nft.list_table("inet", TABLE_PREFIX + directory.run)
+        listing = nft.list_table("inet", TABLE_PREFIX + directory.run, tool())
         found = ledger.parse(listing, self_tests=rundir.self_tests(directory.fd))
     except (OSError, Refused) as error:
         lastword.say(f"{error}\n".encode("utf-8", "replace"))

@@ -15,6 +15,8 @@ from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hooks.libnft import Context
 
     Told = nft.Nft | Context
@@ -58,11 +60,11 @@ class Ready:
         clock.phase("audit")
 
 
-def run(stdin: int, ready: "Ready | None" = None, *, by: str = "hook") -> int:
+def run(stdin: int, ready: "Ready | None" = None, *, by: str = "hook", tool: "Callable[[], Told]" = nft.Nft) -> int:
     """Run the hook on the state that descriptor `stdin` gives; return the exit status, 0 only when the wall stands.
 
     `ready` is what was read ahead; of another run directory than the container's, it is left alone. `by` names who
-    does it, for the receipt.
+    does it, for the receipt; `tool` makes what is told the text, and what is asked for the listing.
     """
     clock = Clock(by)
     container = None
@@ -77,7 +79,7 @@ def run(stdin: int, ready: "Ready | None" = None, *, by: str = "hook") -> int:
     if ready is not None and ready.directory != rundir.identity(directory):
         ready = None
     try:
-        _build(container, directory, clock, ready)
+        _build(container, directory, clock, ready, tool)
     except Refused as error:
         report(directory, clock, refusals=error.refusals)
     except OSError as error:
@@ -89,15 +91,21 @@ def run(stdin: int, ready: "Ready | None" = None, *, by: str = "hook") -> int:
     return 1
 
 
-def _build(container: state.State, directory: rundir.RunDirectory, clock: Clock, ready: "Ready | None") -> None:
+def _build(
+    container: state.State,
+    directory: rundir.RunDirectory,
+    clock: Clock,
+    ready: "Ready | None",
+    tool: "Callable[[], Told]",
+) -> None:
     rundir.wait_for_plan(directory)
     deadline.allow(deadline.BUILD_SECONDS, "building the table")
     card = rundir.open_card(directory)
     rundir.refuse_consumed(card)
     clock.phase("wait")
     namespace = _enter(container)
-    # Both processes start up, which is half of their cost, while the plan is read and the text audited.
-    with nft.Nft() as loader, nft.Nft() as lister:
+    # Where they are processes, both start up, which is half of their cost, while the plan is read and the text audited.
+    with tool() as loader, tool() as lister:
         clock.phase("enter")
         ready = ready or Ready(directory, clock)
         wanted = ready.plan

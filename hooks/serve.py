@@ -9,9 +9,15 @@ Standard library and this package only.
 
 import os
 
-from hooks import netns, poststop, prestart, rundir
+from hooks import libnft, netns, nft, poststop, prestart, rundir
 from hooks.prestart import Ready
 from oci.refusal import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hooks.prestart import Told
 
 PRESTART = "prestart"
 KEEPER = "keeper"  # who did it, in the receipt
@@ -55,11 +61,24 @@ def read_ahead(path: str) -> "Ready | None":
         return None
 
 
-def serve(verb: str, client: Client, ready: "Ready | None") -> int:
+def tool() -> "Callable[[], Told]":
+    """Return what makes contexts of nft's library, loaded now; where there is no such library, the program's start.
+
+    Started for each namespace, the program is most of what a hook's own work takes.
+    """
+    try:
+        return libnft.Library().context
+    except (Refused, OSError):
+        return nft.Nft
+
+
+def serve(verb: str, client: Client, ready: "Ready | None", tool: "Callable[[], Told]") -> int:
     """Become the client's hook and return the exit status; only in a process made for it, of one thread."""
     state = client.open(_STATE)
     os.dup2(client.open("fd/2", os.O_WRONLY | os.O_APPEND), 2)
     spaces = [(client.open("ns/user"), netns.CLONE_NEWUSER), (client.open("ns/mnt"), netns.CLONE_NEWNS)]
     for fd, kind in spaces:
         netns.setns(fd, kind=kind)
-    return prestart.run(state, ready, by=KEEPER) if verb == PRESTART else poststop.run(state)
+    if verb == PRESTART:
+        return prestart.run(state, ready, by=KEEPER, tool=tool)
+    return poststop.run(state, tool=tool)

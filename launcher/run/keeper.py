@@ -99,6 +99,7 @@ class _Watch:
         self._run = run
         self._exchange = exchange
         self._ready: Ready | None = None
+        self._tool = serve.tool()
 
     def until_the_end(self) -> bool:
         """Return whether card-run said that it is done; False when it ended without a word."""
@@ -144,7 +145,7 @@ class _Watch:
 
     def _serve(self, verb: str, pid: int, answer: int) -> "NoReturn":
         try:
-            status = serve.serve(verb, serve.Client(pid, self._exchange.command(verb)), self._ready)
+            status = serve.serve(verb, serve.Client(pid, self._exchange.command(verb)), self._ready, self._tool)
             os.write(answer, b"%d\n" % status)
         finally:
             os._exit(0)

@@ -8,7 +8,7 @@ Numbers are only used for calls that libc does not wrap and that have one number
 import os
 import struct
 
-from launcher.stage2 import native
+from oci import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -26,10 +26,12 @@ SPACES = ("--user", "--map-root-user", "--net", "--mount")
 LAUNCHER = """
 import os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
+from hooks import libnft
 from launcher.run import directory, keeper
 from launcher.run.exchange import Exchange
 from launcher.run.spawn import Child
 path, client, *hook = sys.argv[2:]
+libnft.NAME = os.environ.get("NFT_LIBRARY", libnft.NAME)
 run = directory.take(path, wait=True)
 podman = subprocess.Popen(["sleep", "100"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 exchange = Exchange(run, client=client, hook=tuple(hook))
@@ -142,6 +144,24 @@ def test_it_starts_no_interpreter(container: Container) -> None:
     try:
         assert ask(container, launcher).wait(timeout=20) == 0
         assert ask(container, launcher).wait(timeout=20) == 3  # the control: a second one is an ordinary hook
+    finally:
+        launcher.end()
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_with_and_without_nfts_library(container: Container, missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+    """The library does what the program does; a bench that has the program alone is served by that."""
+    if missing:
+        monkeypatch.setenv("NFT_LIBRARY", "libnftables.so.none")
+    launcher = Launcher(container)
+    try:
+        launcher.written()
+        _wait_until(lambda: any("libnftables" in line for line in _mapped(launcher.keeper)) is not missing)
+        assert ask(container, launcher).wait(timeout=20) == 0
+        assert container.hook["by"] == "keeper"
+        stands(container)
+        assert ask(container, launcher, "poststop").wait(timeout=20) == 0
+        assert json.loads((container.run / "ledger.json").read_text())["denied"] == []
     finally:
         launcher.end()
 
@@ -275,6 +295,10 @@ def _asked(container: Container) -> bool:
         return any(waiting)
     finally:
         os.close(fd)
+
+
+def _mapped(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/maps").read_text().splitlines()
 
 
 def _files(pid: int) -> list[str]:

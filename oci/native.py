@@ -1,6 +1,7 @@
-"""Calling C functions with what `ctypes` itself is made of: its own start-up defines a world of types, 3 ms of stage 2.
+"""Calling C functions with what `ctypes` itself is made of: its own start-up defines a world of types, 3 ms of each.
 
-Owns how a function of libc is declared and how memory is handed to it, and no function. Imports `_ctypes` and `os`.
+Owns how a function is declared and how memory is handed to it, and no function: for stage 2, which runs in the card
+without the rest of us, and for the hooks. Imports `_ctypes` and `os`.
 """
 
 import _ctypes
@@ -9,7 +10,8 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from ctypes import Array, c_char, c_char_p, c_int, c_long, c_size_t, c_void_p
+    from ctypes import Array, c_char, c_char_p, c_int, c_long, c_size_t, c_uint, c_void_p
+    from typing import Any
 else:
 
     class c_char(_ctypes._SimpleCData):  # noqa: N801, SLF001 - ctypes' own names and ways
@@ -17,6 +19,9 @@ else:
 
     class c_int(_ctypes._SimpleCData):  # noqa: D101, N801, SLF001
         _type_ = "i"
+
+    class c_uint(_ctypes._SimpleCData):  # noqa: D101, N801, SLF001
+        _type_ = "I"
 
     class c_long(_ctypes._SimpleCData):  # noqa: D101, N801, SLF001
         _type_ = "l"
@@ -31,7 +36,7 @@ else:
         _type_ = "z"
 
 
-__all__ = ("c_char_p", "c_int", "c_long", "c_size_t", "c_void_p")
+__all__ = ("c_char_p", "c_int", "c_long", "c_size_t", "c_uint", "c_void_p")
 
 _FLAGS = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
 _LIBC = _ctypes.dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -40,11 +45,16 @@ get_errno = _ctypes.get_errno
 address = _ctypes.addressof
 
 
-def function(name: str, result: type, *arguments: type) -> "Callable[..., int]":
-    """Return a function of libc with its prototype; its errno is `get_errno`'s right after."""
+def library(name: str) -> int:
+    """Return a handle of a shared library, loaded by its name (dlopen(3)); raises OSError when it is not there."""
+    return _ctypes.dlopen(name, os.RTLD_NOW)
+
+
+def function(name: str, result: type, *arguments: type, library: int = _LIBC) -> "Callable[..., Any]":
+    """Return a function, of libc unless told otherwise, with its prototype; its errno is `get_errno`'s right after."""
     members = {"_flags_": _FLAGS, "_restype_": result, "_argtypes_": arguments}
     prototype = type(name, (_ctypes.CFuncPtr,), members)
-    call: "Callable[..., int]" = prototype(_ctypes.dlsym(_LIBC, name))
+    call: "Callable[..., Any]" = prototype(_ctypes.dlsym(library, name))
     return call
 
 
