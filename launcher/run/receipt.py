@@ -18,7 +18,14 @@ else:
 
 SCHEMA = 1
 # How a run ended: by itself, or without the card-run that would have known.
-EXITED, ABANDONED, UNATTENDED = "exited", "abandoned", "unattended"
+EXITED, TIMED_OUT, OUT_OF_MEMORY, ABANDONED, UNATTENDED = (
+    "exited",
+    "timed-out",
+    "out-of-memory",
+    "abandoned",
+    "unattended",
+)
+_KILLED = 137
 NON_CLAIMS = (
     "target_network: the egress wall lists addresses; a name that shares an address with a listed one is reachable",
     "target_network: a listed host may relay or store what the worker sends it",
@@ -95,6 +102,13 @@ def lacking(measured: Measured, *, digest: str, expected: dict[str, str]) -> lis
     return [Refusal("not-enforced", f"not measured on this run: {', '.join(missing)}")] if missing else []
 
 
+def how(measured: Measured) -> str:
+    """Return how the worker's end came about; a process beside it that memory ran out for does not count."""
+    if measured.timed_out:
+        return TIMED_OUT
+    return OUT_OF_MEMORY if measured.oom and measured.exit_status == _KILLED else EXITED
+
+
 def level(bits: dict[str, bool]) -> str:
     """Return full, degraded or none."""
     if all(bits[name] for name in FULL):
@@ -127,7 +141,7 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "detached": record.detached,
         "started": record.started,
         "ended": ended,
-        "how": EXITED,
+        "how": how(measured),
         "start": {"kind": "warm" if launch.cold is None else "cold", "reason": launch.cold},
         "oom": measured.oom,
         "timed_out": measured.timed_out,

@@ -86,3 +86,19 @@ def test_limits_that_were_asked_for() -> None:
     assert reasons(whole, measured(whole, {"limit_nofile": "64"})) == []
     assert reasons(whole, measured(whole, {"limit_nofile": "1024"})) == ["not-enforced"]
     assert reasons(whole, measured(whole)) == ["not-enforced"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"exit_status": 0}, "exited"),
+        ({"exit_status": 137}, "exited"),
+        ({"exit_status": 137, "oom": True}, "out-of-memory"),
+        ({"exit_status": 3, "oom": True}, "exited"),
+        ({"exit_status": 124, "timed_out": True}, "timed-out"),
+        ({"exit_status": 124}, "exited"),
+    ],
+)
+def test_how_it_ended(changes: dict[str, Any], expected: str) -> None:
+    """By itself, for want of memory, or because its time was over: a status alone does not say."""
+    assert receipt.how(measured(planned()).replace(**changes)) == expected
