@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.bench.cards import run
-from tests.bench.test_terminal import CTRL_C, CTRL_Z, Terminal, jobs, terminal
+from tests.bench.test_terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal, jobs, terminal
 
 # Tells each signal as it comes; ends with 7 on TERM.
 TELL = """
@@ -175,6 +175,26 @@ except KeyboardInterrupt:
     print("caught")
     sys.exit(5)
 """
+
+
+ECHO = (
+    'import signal, sys; signal.signal(2, lambda *_: print("heard")); print("up"); '
+    '[print("got", line, end="") for line in sys.stdin]'
+)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_input_from_a_terminal_that_is_not_the_cards(shell: Terminal) -> None:
+    """With -i and without -t, lines are the worker's, Ctrl-C reaches it once, and Ctrl-D ends its input."""
+    shell.type(f"card-run -q -i -- python3 -uc '{ECHO}'\r")
+    shell.until("up\r\n")
+    shell.type(CTRL_C)
+    shell.until("heard\r\n")
+    shell.type("a line\r")
+    assert "heard" not in shell.until("got a line\r\n")
+    shell.type(CTRL_D)
+    assert "heard" not in shell.until("ready> ")
+    assert shell.ask("echo $?") == "0\n"
 
 
 def test_no_carriage_return_in_what_is_piped(shell: Terminal) -> None:
