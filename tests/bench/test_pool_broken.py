@@ -15,20 +15,20 @@ from tests.bench.pools import Tree, asked, cold, full, pool, status, taken
 PROOF = "prestart.proof(wanted, namespace, facts)"
 REPORT = "    prestart.report(directory, clock, facts=facts.to_json() | more)\n"
 FLUSH = "    __import__('subprocess').run(['/usr/sbin/nft', 'flush', 'ruleset'], check=True)\n"
-# What is broken: the file, the one place in it, what is put there, and how the refusal's reason begins.
+# What is broken: the file, the one place in it, what is put there, and the refusal's reason.
 BROKEN = {
     "the table that denies all stays": (
         "hooks/prestart.py",
         "    nft.load(first + text, loader)\n",
         "    first or nft.load(text, loader)\n",
-        "audit",
+        "pin-missing",
     ),
     "nothing is swapped": ("launcher/pool/slot.py", "            self._at.swap()\n", "            pass\n", "no-proof"),
     "the table is of other pins": (
         "hooks/swap.py",
         '"surrogateescape")',
         '"surrogateescape").replace("203.0.113", "198.51.100")',
-        "audit",
+        "address-not-pinned",
     ),
     "the table goes after it was read": ("hooks/swap.py", REPORT, REPORT + FLUSH, "egress-open"),
     "the proof is of another taker": (
@@ -45,8 +45,8 @@ BROKEN = {
     ),
     "the first proof is looked at": (
         "launcher/stage2/enter.py",
-        "        proof = selftest.TAKEN\n",
-        "",
+        "hello, report_fd)\n        proof = selftest.TAKEN\n",
+        "hello, report_fd)\n",
         "proof-mismatch",
     ),
 }
@@ -63,8 +63,7 @@ def test_broken(what: str, tmp_path: Path, receipt: Path) -> None:
         done = asked("--", "echo", "ran", receipt=receipt, program=tree.card_run)
         assert status()["given"] == 1
     assert (done.status, done.out) == (125, "")
-    assert done.reasons
-    assert all(one.startswith(reason) for one in done.reasons), done.reasons
+    assert reason in done.reasons
 
 
 @pytest.mark.usefixtures("nothing_new")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import BUSYBOX, IMAGE, card, run
+from tests.bench.cards import BUSYBOX, card, run
 from tests.bench.lives import until
 from tests.bench.pools import asked, cold, full, pool, status, taken
 from tests.bench.test_walls import MODEL
@@ -63,21 +63,25 @@ def test_a_checkout_that_appeared(tmp_path: Path, receipt: Path) -> None:
     assert done.status != 0
 
 
-def test_an_image_that_changed(receipt: Path) -> None:
+def test_an_image_that_changed(tmp_path: Path, receipt: Path) -> None:
     """A name that means another image now is another card: the run starts cold, and the pool's next cards are of it."""
     name = "localhost/card-run/pooled:latest"
-    try:
-        run(["podman", "tag", IMAGE, name])
-        with pool(f"--image={name}"):
-            assert taken(f"--image={name}", "--", "python3", "-c", "", receipt=receipt).status == 0
-            full()
-            run(["podman", "tag", BUSYBOX, name])
-            done = asked(f"--image={name}", "--", "python3", "-c", "", receipt=receipt)
-            assert cold(done).startswith("the bench changed: ")
-            assert done.status == 127
-            assert taken(f"--image={name}", "--", "python3", "-c", "", receipt=receipt).status == 127
-    finally:
-        run(["podman", "untag", name])
+
+    def build(number: int) -> None:
+        (tmp_path / "Containerfile").write_text(f"FROM {BUSYBOX}\nENV NUMBER={number}\n")
+        done = run(["podman", "build", "--quiet", "--pull=never", f"--tag={name}", str(tmp_path)])
+        assert done.status == 0, done.err
+
+    words = ("-q", f"--image={name}", "--", "sh", "-c", "echo $NUMBER")
+    build(1)
+    with pool(f"--image={name}"):
+        assert taken(*words, receipt=receipt).out == "1\n"
+        full()
+        build(2)
+        done = asked(*words, receipt=receipt)
+        assert cold(done).startswith("the bench changed: ")
+        assert done.out == "2\n"
+        assert taken(*words, receipt=receipt).out == "2\n"
 
 
 def test_cards_that_cannot_be_made_any_more(tmp_path: Path) -> None:
