@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.bench import inside
-from tests.bench.cards import Run, card, run
+from tests.bench.cards import Run, card, is_old, run
 from tests.bench.test_hooks import CONF, hooks
 from tests.bench.test_proof import FLUSH, FLUSH_PROGRAM
 
@@ -189,7 +189,9 @@ def test_its_life_is_told(prepare: Callable[..., Card]) -> None:
     assert shown()["state"] == "ending"
     assert run(["card", "gc"]).status == 0
     told = shown()
-    assert (told["state"], told["how"], told["exit_status"]) == ("ended", "unattended", 0)
+    assert (told["state"], told["how"]) == ("ended", "unattended")
+    # Only podman saw it end, and Debian 12's forgets with what status.
+    assert told["exit_status"] == (None if is_old() else 0)
     assert [row["address"] for row in told["ledger"]["denied"]] == ["198.51.100.66"]
     assert not ready.path.exists()
 
