@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from launcher.life import identity, kept, record, runs
+from launcher.life import identity, kept, record, runs, sweep
 from launcher.life.identity import Identity
 from launcher.life.record import Record
 from launcher.run import directory
@@ -270,3 +271,45 @@ def test_a_new_run_of_the_same_name_is_not_taken_for_the_old(monkeypatch: pytest
 
     monkeypatch.setattr(fcntl, "flock", flock)
     assert directory.take(run.path, wait=True) is None
+
+
+@pytest.mark.usefixtures("runtime")
+def test_the_sweep_looks_for_what_nobody_answers_for(state: Path) -> None:
+    """The first of a boot needs no look; then living and prepared runs are nothing to it, and an orphan is."""
+    own = made().path
+    assert sweep._needed(own)
+    state.parent.mkdir(parents=True, mode=0o700)
+    (state.parent / "swept").write_text(identity.boot_id())
+    assert not sweep._needed(own)
+    living = directory.create("r2")
+    living.write(directory.RECORD, sample(run="r2", boot_id="0" * 36).to_json())
+    assert not sweep._needed(own)  # locked: somebody is at it
+    living.let_go()
+    assert sweep._needed(own)
+    living.write(directory.RECORD, sample(run="r2", launcher=None, started=time.time()).to_json())
+    assert not sweep._needed(own)
+    living.write(directory.RECORD, sample(run="r2", launcher=None).to_json())
+    assert sweep._needed(own)
+
+
+@pytest.mark.usefixtures("runtime")
+def test_the_sweep_is_short(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many runs there are, the look ends in its time, and the next one begins with another."""
+    state.parent.mkdir(parents=True, mode=0o700)
+    (state.parent / "swept").write_text(identity.boot_id())
+    for number in range(100):
+        directory.create(f"p{number}").let_go()
+    looked: list[str] = []
+
+    def left(path: str) -> bool:
+        looked.append(path)
+        return False
+
+    monkeypatch.setattr(sweep, "_left", left)
+    monkeypatch.setattr(sweep, "_SECONDS", -1.0)
+    first = set[int]()
+    for pid in (7, 8, 9):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        assert not sweep._needed(f"{directory.parent()}/own")
+        first.add(len(set(looked)))
+    assert first == {1, 2, 3}
