@@ -163,6 +163,10 @@ def main() -> int:
         pairs.measure(asked.pairs)
         result: dict[str, Any] = {"schema": 1, "machine": speed_more.machine(), "run": pairs.summary()}
         if not asked.only_pairs:
+            from infra.bench import speed_pool  # which imports this module
+
+            say(f"{asked.pairs} pairs of a warm card and plain podman")
+            result["pool"] = speed_pool.measure(asked.pairs)
             result["crowds"] = crowds(pairs, CROWDS)
             say("the hook alone, and stage 2")
             result["alone"] = speed_more.alone(PATIENT, scratch)

@@ -21,6 +21,7 @@ TOLERANCE = 0.10
 BARS = (
     ("whole run, cold, against podman run", ("run", "wall", "ratio", "median"), 1.5, 1.15, "x"),
     ("the same, in processor time", ("run", "processor", "ratio", "median"), None, None, "x"),
+    ("from the pool, against podman run", ("pool", "wall", "ratio", "median"), 1.0, 0.6, "x"),
     ("hook as the runtime sees it", ("alone", "hook_ms"), 25, 15, "ms"),
     ("stage 2 up to exec", ("alone", "stage2_ms"), 15, 10, "ms"),
     ("8 at once, per card", ("crowds", "8", "ratio", "median"), None, None, "x"),

@@ -8,7 +8,6 @@ spawned: `_socket`, `_signal`, `_thread`, `select`, nothing slower.
 
 import _socket
 import _thread
-import contextlib
 import os
 import select
 
@@ -17,6 +16,7 @@ from launcher.pool import key, place, wire
 from launcher.run import events, site
 from launcher.run.spawn import FORWARDED
 from launcher.runtime import Runtime
+from launcher.suppress import suppress
 from oci.refusal import EXIT_REFUSED
 
 TYPE_CHECKING = False
@@ -129,7 +129,7 @@ class _Held:
         if "status" in said:
             return int(said["status"])
         text = b"NOTE the process that answered for this card is gone: the card was ended\n"
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.write(_ERR, text)
         return EXIT_REFUSED
 
@@ -158,7 +158,7 @@ class _Held:
         self._say(frozen=False)
 
     def _say(self, **content: object) -> None:
-        with contextlib.suppress(OSError):  # it is gone: seen where it is heard
+        with suppress(OSError):  # it is gone: seen where it is heard
             wire.send(self._connection, wire.dump(content))
 
 
@@ -174,7 +174,7 @@ def _pass_on(source: int, target: int) -> bool:
 
 def _pour(source: int, target: int) -> None:
     """Give the worker our standard input to its end; a thread of its own, because it may wait for ever."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         while data := _read(source):
             _write_all(target, data)
     os.close(target)

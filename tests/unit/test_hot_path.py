@@ -95,3 +95,22 @@ def test_imports_of_a_card_file_and_a_ceiling() -> None:
     found = imported(PROGRAM.replace("import launcher.cli\n", f"import launcher.cli\n{late}"))
     assert not found & {"tomllib", "tomlkit", "typing", "json", "typer", "difflib", "ipaddress", "subprocess"}
     assert "tomllib" in imported(PROGRAM.replace("import launcher.cli\n", "import tomllib\n"))
+
+
+# Passing over exceptions, and waiting for several descriptors: a fraction of a millisecond.
+QUIET = {"launcher.suppress", "select"}
+WARM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import launcher.cli
+before = set(sys.modules)
+import launcher.pool.client
+print("\\n".join(set(sys.modules) - before))
+"""
+
+
+def test_imports_before_a_warm_card_is_taken() -> None:
+    """The way to a warm card brings the pool's own few modules, and what the interpreter has built in."""
+    words = [sys.executable, "-I", "-S", "-c", WARM, str(ROOT)]
+    found = set(subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
+    assert found == {*(f"launcher.pool.{name}" for name in ("client", "key", "wire")), "launcher.run.events", *QUIET}
