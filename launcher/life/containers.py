@@ -61,6 +61,10 @@ class Containers:
                 return found
         return None
 
+    def has(self, identity: str) -> bool:
+        """Return whether podman has a container, whosever it is. Raises Unknown."""
+        return self._look(identity) is not None
+
     def strays(self) -> list[Container]:
         """Return every container that carries our annotations, whether there is a run directory or not."""
         words = ["ps", "--all", "--no-trunc", "--format={{.ID}}", f"--filter=name=^{command.container('')}"]

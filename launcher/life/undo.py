@@ -96,7 +96,8 @@ def end(run: RunDirectory, containers: Containers) -> tuple[int | None, bool]:
         containers.remove(container.id)
         ids = list(dict.fromkeys((*ids, container.id)))
     for one in ids:
-        remnants.clear(one, containers)
+        if not containers.has(one):  # one that podman still has is another's, whatever was recorded
+            remnants.clear(one, containers)
     if container is not None and container.ended and container.exit_code >= 0:
         return container.exit_code, container.oom
     # What is over within one second of the clock is still over after it began.
