@@ -60,13 +60,35 @@ class Ready:
         clock.phase("audit")
 
 
-def run(stdin: int, ready: "Ready | None" = None, *, by: str = "hook", tool: "Callable[[], Told]" = nft.Nft) -> int:
+class Means:
+    """Who does the hook's work, and with what: the name for the receipt, and what makes a thing to tell nft's text.
+
+    `wanted` says whether the runtime still waits for the hook: as long as it does, the container's pid is the
+    container's. An ordinary hook is killed when the runtime loses patience, and need not ask.
+    """
+
+    __slots__ = ("by", "tool", "wanted")
+
+    def __init__(
+        self,
+        by: str = "hook",
+        *,
+        tool: "Callable[[], Told]" = nft.Nft,
+        wanted: "Callable[[], bool]" = lambda: True,
+    ) -> None:
+        self.by = by
+        self.tool = tool
+        self.wanted = wanted
+
+
+def run(stdin: int, ready: "Ready | None" = None, means: "Means | None" = None) -> int:
     """Run the hook on the state that descriptor `stdin` gives; return the exit status, 0 only when the wall stands.
 
-    `ready` is what was read ahead; of another run directory than the container's, it is left alone. `by` names who
-    does it, for the receipt; `tool` makes what is told the text, and what is asked for the listing.
+    `ready` is what was read ahead; of another run directory than the container's, it is left alone. `means` are
+    the ordinary hook's where they are left out.
     """
-    clock = Clock(by)
+    means = means or Means()
+    clock = Clock(means.by)
     container = None
     try:
         deadline.allow(deadline.STATE_SECONDS, "reading the container's state")
@@ -79,7 +101,7 @@ def run(stdin: int, ready: "Ready | None" = None, *, by: str = "hook", tool: "Ca
     if ready is not None and ready.directory != rundir.identity(directory):
         ready = None
     try:
-        _build(container, directory, clock, ready, tool)
+        _build(container, directory, clock, ready, means)
     except Refused as error:
         report(directory, clock, refusals=error.refusals)
     except OSError as error:
@@ -96,16 +118,16 @@ def _build(
     directory: rundir.RunDirectory,
     clock: Clock,
     ready: "Ready | None",
-    tool: "Callable[[], Told]",
+    means: Means,
 ) -> None:
     rundir.wait_for_plan(directory)
     deadline.allow(deadline.BUILD_SECONDS, "building the table")
     card = rundir.open_card(directory)
     rundir.refuse_consumed(card)
     clock.phase("wait")
-    namespace = _enter(container)
+    namespace = _enter(container, means)
     # Where they are processes, both start up, which is half of their cost, while the plan is read and the text audited.
-    with tool() as loader, tool() as lister:
+    with means.tool() as loader, means.tool() as lister:
         clock.phase("enter")
         ready = ready or Ready(directory, clock)
         wanted = ready.plan
@@ -155,11 +177,11 @@ def apply(  # noqa: PLR0913 - what it takes to load a table and read it back
     return facts
 
 
-def _enter(container: state.State) -> int:
+def _enter(container: state.State, means: Means) -> int:
     """Move this process into the container's network namespace; return a descriptor of it.
 
-    Raises Refused: `no-pid` (nothing to enter), `host-netns` (the container has the bench's own network: a table that
-    denies all but lo would wall in the bench).
+    Raises Refused: `no-pid` (nothing to enter), `hook-abandoned` (nobody waits any more), `host-netns` (the container
+    has the bench's own network: a table that denies all but lo would wall in the bench).
     """
     if container.pid <= 0:
         raise Refused([Refusal("no-pid", f"the container is {container.status} and has no process")])
@@ -167,6 +189,8 @@ def _enter(container: state.State) -> int:
         fd = netns.open_of(container.pid)
     except FileNotFoundError:
         raise Refused([Refusal("no-pid", f"process {container.pid} of the container is gone")]) from None
+    if not means.wanted():  # asked after the descriptor was opened: then it is of the container's process
+        raise Refused([Refusal("hook-abandoned", "the runtime gave this hook up", "is the bench overloaded?")])
     if netns.is_own(fd):
         raise Refused([Refusal("host-netns", "the container shares the bench's network", "use --net pasta or none")])
     netns.setns(fd)

@@ -45,6 +45,13 @@ class Client:
         """Return a descriptor of one of its files; raises ProcessLookupError when the process has ended."""
         return os.open(name, flags | os.O_CLOEXEC, dir_fd=self._fd)
 
+    def waits(self) -> bool:
+        """Return whether the process is alive, and not a zombie (proc_pid_stat(5))."""
+        try:
+            return self._read("stat").rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        except OSError:
+            return False
+
     def _read(self, name: str) -> bytes:
         fd = self.open(name)
         try:
@@ -80,5 +87,5 @@ def serve(verb: str, client: Client, ready: "Ready | None", tool: "Callable[[], 
     for fd, kind in spaces:
         netns.setns(fd, kind=kind)
     if verb == PRESTART:
-        return prestart.run(state, ready, by=KEEPER, tool=tool)
+        return prestart.run(state, ready, prestart.Means(KEEPER, tool=tool, wanted=client.waits))
     return poststop.run(state, tool=tool)

@@ -108,8 +108,8 @@ def ask(container: Container, launcher: Launcher, verb: str = "prestart") -> "su
         )
     assert process.stdin
     state = container.state() if verb == "prestart" else container.stopped()
-    process.stdin.write(json.dumps(state))
-    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError), process.stdin:  # a hook that does not read it may be over
+        process.stdin.write(json.dumps(state))
     return process
 
 
@@ -231,6 +231,21 @@ def test_a_keeper_that_wakes_after_its_client_was_given_up(container: Container,
     assert not container.proof.exists()
     assert not (container.run / "hook.json").exists()
     assert container.nft("list", "tables") == ""
+
+
+def test_a_client_that_is_given_up_while_it_is_served(container: Container, launcher: Launcher) -> None:
+    """The container's pid may be another process's by then: nothing is entered, loaded, pinned or proved."""
+    with (container.run / "plan.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = ask(container, launcher)
+        _wait_until(lambda: any(str(container.run / "plan.lock") in _files(hand) for hand in launcher.hands()))
+        process.kill()
+        process.wait()
+    _wait_until(lambda: launcher.hands() == [])
+    assert container.reasons == ["hook-abandoned"]
+    assert container.nft("list", "tables") == ""
+    assert not container.proof.exists()
+    assert not container.pin.exists()
 
 
 def test_a_hand_that_is_killed(container: Container, launcher: Launcher) -> None:
