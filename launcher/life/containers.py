@@ -26,9 +26,10 @@ class Unknown(Exception):
 
 
 class Container(Value):
-    """A container of a run: its id, the run and directory it was made for, and podman's state and times."""
+    """A container of a run: its id and name, the run and directory it was made for, and podman's state and times."""
 
     id: str
+    name: str
     run: str
     directory: str
     status: str
@@ -66,10 +67,10 @@ class Containers:
         return self._look(identity) is not None
 
     def strays(self) -> list[Container]:
-        """Return every container that carries our annotations, whether there is a run directory or not."""
+        """Return every container with our annotations under our name for it, whether it has a run directory or not."""
         words = ["ps", "--all", "--no-trunc", "--format={{.ID}}", f"--filter=name=^{command.container('')}"]
         found = [self._look(name) for name in self._run(words).split()]
-        return [one for one in found if one is not None and one.run and one.directory]
+        return [one for one in found if one is not None and one.directory and one.name == command.container(one.run)]
 
     def remove(self, identity: str) -> None:
         """End a container and remove it; harmless when it is gone. Raises Unknown when it is still there afterwards."""
@@ -122,6 +123,7 @@ class Containers:
         notes: dict[str, str] = config.get("Annotations") or {}
         return Container(
             id=str(found["Id"]),
+            name=str(found.get("Name", "")),
             run=notes.get(annotations.RUN, ""),
             directory=notes.get(annotations.DIRECTORY, ""),
             status=str(state.get("Status", "")),

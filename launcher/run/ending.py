@@ -10,20 +10,12 @@ from launcher.life import undo
 from launcher.life.containers import Containers, Unknown
 from launcher.run import output
 from launcher.run.directory import RunDirectory
-from launcher.value import Value
 
 _PODMANS_OWN = range(125, 128)
 
 
-class Ending(Value):
-    """The worker's status, and whether it was recorded where podman's client could not alter it."""
-
-    status: int
-    recorded: bool
-
-
-def settle(run: RunDirectory, containers: Containers, *, client: int, killed: int) -> Ending:
-    """Return how the run ended, with its container removed and its ledger read; says what is left or not known.
+def settle(run: RunDirectory, containers: Containers, *, client: int, killed: int) -> int:
+    """Return the worker's status, with its container removed and its ledger read; says what is left or not known.
 
     `client` is the status of podman's client, `killed` the signal that ended it, 0 for none.
     """
@@ -34,7 +26,7 @@ def settle(run: RunDirectory, containers: Containers, *, client: int, killed: in
     except Unknown as error:
         output.say(f"NOTE left behind: {error}")
     _say(status, client=client, killed=killed)
-    return Ending(status=client if status is None else status, recorded=status is not None)
+    return client if status is None else status
 
 
 def _say(status: int | None, *, client: int, killed: int) -> None:

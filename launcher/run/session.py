@@ -248,8 +248,8 @@ class Session:
         """Remove what podman left, and return the status that the container recorded, a timeout's excepted."""
         containers = Containers(self._podman.program, dict(os.environ))
         client, killed = self._podman.wait(), self._podman.killed
-        found = ending.settle(self._run, containers, client=client, killed=killed)
-        return status if self._podman.expired else found.status
+        recorded = ending.settle(self._run, containers, client=client, killed=killed)
+        return status if self._podman.expired else recorded
 
 
 def refusals_of(report: dict[str, list[str]]) -> list[Refusal]:
