@@ -1,8 +1,9 @@
-"""A hook that cannot go on: the reason reaches the user of card-run, and nothing of the card is left.
+"""A hook that cannot go on: the reason reaches the user, and nothing of the card is left.
 
 The nft that hangs is a real program in nft's place, in the mount namespace that podman keeps for its containers.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -13,10 +14,13 @@ from pathlib import Path
 import pytest
 
 from hooks import rundir
+from oci.hooksd import PRESTART_TIMEOUT
 from tests.bench.cards import card, run
+from tests.bench.test_hooks import hooks
 from tests.bench.test_proof import COPY, WORKER, never_ran, stand_in
 
 NFT = "/usr/sbin/nft"
+RUNS = Path(os.environ.get("XDG_RUNTIME_DIR", "/run")) / "card-run"
 
 
 @pytest.fixture
@@ -33,19 +37,27 @@ def hung_nft(tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_left", "hung_nft")
 def test_nft_that_hangs() -> None:
-    """The hook itself says that it took too long, long before podman would have killed it."""
-    start = time.monotonic()
-    done = card(*WORKER)
-    never_ran(done)
-    assert done.reasons == ["hook-late"]
-    assert time.monotonic() - start < 30
+    """The registered hook, which calls the program, says that it took too long, long before podman would kill it."""
+    hooks("install")
+    try:
+        ready = run(["card", "prepare", "--json=-", "--run", "hung", *WORKER])
+        told = json.loads(ready.out)
+        start = time.monotonic()
+        done = run(told["podman"], stdin=subprocess.DEVNULL)
+        result = json.loads((Path(told["directory"]) / "hook.json").read_text())
+    finally:
+        hooks("uninstall")
+        subprocess.run(["rm", "-rf", str(RUNS / "hung")], check=True)
+    assert (done.status, done.out) == (126, "")
+    assert [one["reason"] for one in result["refusals"]] == ["hook-late"]
+    assert time.monotonic() - start < PRESTART_TIMEOUT - 20
 
 
 def stopped_before_its_plan(run_id: str, env: dict[str, str] | None = None) -> tuple["subprocess.Popen[str]", Path]:
     """Start a card and stop its card-run while it still resolves; return the process and the run directory."""
     words = ["card-run", "--run", run_id, "--resolver", "192.0.2.99", "--resolve-timeout", "2", *WORKER]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    directory = Path(os.environ.get("XDG_RUNTIME_DIR", "/run")) / "card-run" / run_id
+    directory = RUNS / run_id
     while not (directory / "cid").exists():
         assert process.poll() is None
     process.send_signal(signal.SIGSTOP)
