@@ -5,10 +5,11 @@ Both are judged by identity against the write roots that were asked for, before 
 
 import os
 
-from launcher.fs import protect
+from launcher.fs import protect, searched
 from launcher.fs.paths import FLAG, WRITE, ancestors, below, state_home
 from launcher.fs.policy import Filesystem
 from launcher.request import Request
+from launcher.run import directory
 from oci.refusal import Refusal
 
 
@@ -23,6 +24,7 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
         (home, "your HOME", False),
         *((place, "your runtime directory", False) for place in sorted(places)),
         *((f"{place}/{name}", "a run's state", True) for place in sorted(places) for name in _STATE),
+        *((base, "a run's state", True) for base in directory.temporary()),
         (f"{data}/containers", "podman's storage", True),
         ("/var/lib/containers", "podman's storage", True),
         (f"{cache}/card-run", "card-run's own runtime", True),
@@ -68,6 +70,14 @@ def deciding_files(request: Request, policy_path: str, roots: Filesystem) -> lis
             text = f"the {what} {path} is inside --write {root}: the worker could rewrite it"
             found.append(Refusal(reason, text, advice.format(path)))
     return found
+
+
+def podman(roots: Filesystem) -> list[Refusal]:
+    """Refuse a podman that the worker could write: it would run on the bench in the place of the real one."""
+    path = searched.podman()
+    root = _writable(path, roots) if path else ""
+    text = f"podman on PATH is {path}, inside --write {root}: the worker could rewrite it"
+    return [Refusal("podman-writable", text, "take that folder off PATH, or keep it elsewhere")] if root else []
 
 
 def _protected(path: str, roots: Filesystem) -> bool:

@@ -10,6 +10,7 @@ from launcher import bench, environment, guard, limits
 from launcher.egress import nameservers, policy
 from launcher.egress.nameservers import Nameservers
 from launcher.fs import policy as filesystem
+from launcher.fs import searched
 from launcher.fs.paths import WRITE, ancestors
 from launcher.fs.policy import Filesystem
 from launcher.limits import Limits
@@ -37,7 +38,8 @@ class Launch(Value):
     """What this run is, before its names have addresses.
 
     `asked` is the request after `bounds`: the card's own profile or the bench's ceiling, None when there is neither.
-    `cold` is why it is started from nothing, None for a run that takes a warm card.
+    `cold` is why it is started from nothing, None for a run that takes a warm card; `before_podman` is for the
+    aftermath (`launcher.fs.searched`).
     """
 
     asked: Request
@@ -68,6 +70,7 @@ class Launch(Value):
     landlock: str
     notes: tuple[str, ...]
     cold: str | None = "no pool was asked"
+    before_podman: tuple[str, ...] = ()
 
 
 def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[Refusal]]:
@@ -119,6 +122,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         limits=bounds,
         best_effort=request.limits == "best-effort",
         landlock=request.landlock,
+        before_podman=searched.before_podman(roots.roots),
         notes=(
             *(request.merged.notes if request.merged else ()),
             *(held_to.notes if held_to else ()),
@@ -136,6 +140,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         *closed,
         *guard.deciding_files(request, path, roots),
         *guard.grant_keys(roots),
+        *guard.podman(roots),
         *_granted(request, roots),
         *unkept,
         *homeless,
@@ -177,7 +182,6 @@ def _kept(
 
 def _bounded(request: Request) -> "tuple[Request, Bounds | None, list[Refusal]]":
     """Return the request as its profile and the bench's ceiling leave it, and why it cannot run so."""
-    request = request.replace(opened=None)  # only tokens open anything
     request = request.replace(opened=None)  # only tokens open anything
     ceiling, refusals = bench.ceiling()
     if ceiling is None and request.profile is None and not request.grant:

@@ -42,26 +42,44 @@ def decide(roots: list[Root], asked: list[str], *, git_writable: bool, make: boo
     fixed = [*closed, *(root.path for root in roots if root.access != WRITE)]
     held = {parent for path in fixed for root in writable for parent in _between(root, path)}
     taken = {*closed, *(root.path for root in roots)}
-    judged, linked = _judge(sorted({*held, *closed} - {root.path for root in roots}))
+    tops = {root.path for root in roots}
+    judged, linked = _judge(sorted({*held, *closed} - tops), fixed={*closed} - tops)
     protection = Protection(held=tuple(sorted(held - taken)), closed=tuple(sorted(set(closed))), judged=tuple(judged))
     return protection, refusals + linked
 
 
-def _judge(paths: list[str]) -> tuple[list[tuple[int, int, str]], list[Refusal]]:
-    """Return the identity of each path, and a refusal for each that is gone or has a link in it."""
+def _judge(paths: list[str], *, fixed: set[str]) -> tuple[list[tuple[int, int, str]], list[Refusal]]:
+    """Return the identity of each path, and a refusal for each that is gone, has a link in it, or cannot be fixed."""
     judged: list[tuple[int, int, str]] = []
     refusals: list[Refusal] = []
     for path in paths:
         try:
-            judged.append((*_identity(path), path))
+            found = _seen(path)
+            judged.append((found.st_dev, found.st_ino, path))
+            refusals += _named_twice(path, found) if path in fixed else []
         except OSError as error:
             text = f"{path} cannot be held in place: {error.strerror}"
             refusals.append(Refusal("path-linked", text, "a symbolic link there is the worker's to replace"))
     return judged, refusals
 
 
-def _identity(path: str) -> tuple[int, int]:
-    """Return the device and inode of a path, step by step: raises OSError when any part is a symbolic link."""
+def _named_twice(path: str, found: os.stat_result) -> list[Refusal]:
+    """Refuse a file that has another name (link(2)), or a directory with one in it: a mount closes the name alone."""
+    files = [(path, found)]
+    if stat.S_ISDIR(found.st_mode):
+        with os.scandir(path) as entries:
+            files = [(entry.path, entry.stat(follow_symlinks=False)) for entry in entries]
+    text = "{} has {} names, and by another one the worker could write it"
+    hint = "give it one of its own: cp -p FILE FILE.new && mv FILE.new FILE"
+    return [
+        Refusal("path-linked", text.format(name, seen.st_nlink), hint)
+        for name, seen in files
+        if stat.S_ISREG(seen.st_mode) and seen.st_nlink > 1
+    ]
+
+
+def _seen(path: str) -> os.stat_result:
+    """Look at a path step by step: raises OSError when any part is a symbolic link."""
     *folders, name = path.strip("/").split("/")
     fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
@@ -73,7 +91,7 @@ def _identity(path: str) -> tuple[int, int]:
         os.close(fd)
     if stat.S_ISLNK(found.st_mode):
         raise OSError(0, "it is a symbolic link")
-    return found.st_dev, found.st_ino
+    return found
 
 
 def _resolve(text: str, writable: list[str]) -> tuple[str, list[Refusal]]:

@@ -85,15 +85,26 @@ class _Taker:
     """Who took the card: its connection, and what it asked for."""
 
     def __init__(self, data: bytes, descriptors: list[int]) -> None:
-        """Take over the connection, stderr and, where they were given, the receipt's and the events' descriptors."""
+        """Take over the connection."""
         self.connection = _socket.socket(fileno=descriptors[0])
         self.connection.setblocking(True)  # the pool, whose socket it was, waited for nobody
-        os.dup2(descriptors[1], 2)
-        os.close(descriptors[1])
         self.asked = wire.load(data)
-        rest = descriptors[2:]
+        self.receipt: int | None = None
+
+    def accepts(self) -> bool:
+        """Wait for card-run's word that it has the card, and take over what we may write to; False at its end.
+
+        Only with that word it starts no card of its own; and what is its caller's is given to none but who answered.
+        """
+        got = wire.receive(self.connection)
+        if got is None:
+            return False
+        stderr, *rest = got[1]
+        os.dup2(stderr, 2)
+        os.close(stderr)
         self.receipt = rest.pop(0) if self.asked["receipt"] else None
         events.adopt(rest.pop(0) if self.asked["events"] else -1)
+        return True
 
     def tell(self, *descriptors: int, **content: Any) -> None:
         """Say something to card-run; whether it is there to hear shows elsewhere."""
@@ -101,6 +112,12 @@ class _Taker:
             wire.send(self.connection, wire.dump(content), descriptors)
         except OSError:
             return
+
+    def waits(self) -> bool:
+        """Return whether card-run still waits for us: one that did not hear us in time starts cold."""
+        waiter = select.poll()
+        waiter.register(self.connection, 0)
+        return not waiter.poll(0)
 
     def leave(self, **content: Any) -> None:
         """Say the last thing with nothing of card-run's open any more: its stderr's readers wait for its end."""
@@ -132,6 +149,9 @@ def _serve(slot: Slot, begun: Started, data: bytes, descriptors: list[int]) -> N
     taker.tell(lifeline, *slot.pipes.taker, taken=True)
     for fd in (lifeline, *slot.pipes.taker):
         os.close(fd)
+    if not taker.accepts():
+        slot.end()
+        return
     threading.Thread(target=_listen, args=(taker.connection, slot), daemon=True).start()
     try:
         status = slot.carry_through(quiet=taker.asked["quiet"], receipt=taker.receipt)
@@ -139,7 +159,8 @@ def _serve(slot: Slot, begun: Started, data: bytes, descriptors: list[int]) -> N
         taker.leave(cold=str(error))
         return
     except Refused as error:
-        output.refusals(error.refusals)
+        if taker.waits():
+            output.refusals(error.refusals)
         status = EXIT_REFUSED
     taker.leave(status=status)
 

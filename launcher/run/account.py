@@ -24,7 +24,7 @@ def account(plan: Plan, measured: Measured, record: Record, *, quiet: bool, rece
     if receipt is not None:
         _write(receipt, content)
     keep(content)
-    for line in aftermath.look(plan.launch.filesystem):
+    for line in aftermath.look(plan.launch.filesystem, before_podman=plan.launch.before_podman):
         output.say(f"NOTE {line}")
     if measured.ledger is None:
         output.say("NOTE the ledger could not be read: what was denied is not known")

@@ -23,6 +23,7 @@ RELEASED = "released"
 # An empty file that is there while the run is a warm card that nobody has taken.
 WARM_CARD = "warm"
 RECORD = "record.json"
+_TMP = "/tmp"  # noqa: S108 - where podman looks without a TMPDIR
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -43,9 +44,23 @@ def parents() -> list[str]:
     uid = os.getuid()
     if uid == 0:
         return ["/run/card-run"]
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    bases = (runtime, f"/run/user/{uid}", f"{os.environ.get('TMPDIR', '/tmp')}/podman-run-{uid}")  # noqa: S108
-    return list(dict.fromkeys(f"{base}/card-run" for base in bases if base.startswith("/") and _ours(base)))
+    bases = [*_sessions(), *temporary()]
+    return list(dict.fromkeys(f"{base}/card-run" for base in bases if _ours(base)))
+
+
+def _sessions() -> list[str]:
+    bases = (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.getuid()}")
+    return [base for base in bases if base.startswith("/")]
+
+
+def temporary() -> list[str]:
+    """Return where runtime directories are without a session, there or not.
+
+    TMPDIR counts only where it is needed: it may lie in what a worker can write, who could make runs of its own there.
+    """
+    needed = not any(_ours(base) for base in _sessions())
+    tops = [os.environ.get("TMPDIR") or _TMP] if needed else []
+    return [f"{top}/podman-run-{os.getuid()}" for top in dict.fromkeys((*tops, _TMP)) if top.startswith("/")]
 
 
 def _ours(path: str) -> bool:

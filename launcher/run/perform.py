@@ -9,7 +9,7 @@ import os
 import time
 
 from launcher import runtime
-from launcher.fs import protect
+from launcher.fs import protect, searched
 from launcher.fs.paths import WRITE
 from launcher.launch import BRIDGE, Launch
 from launcher.life import identity
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 
 def find_podman() -> str:
     """Return podman's absolute path from PATH; raises Refused when there is none."""
-    for folder in os.get_exec_path():
-        path = f"{folder}/podman"
-        if folder.startswith("/") and os.access(path, os.X_OK):
-            return path
+    path = searched.podman()
+    if path is not None:
+        return path
     raise Refused([Refusal("no-podman", "podman is not on PATH", "install podman 5.0 or newer")])
 
 

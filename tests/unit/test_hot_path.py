@@ -19,6 +19,7 @@ OURS = {
     "launcher.fs.paths",
     "launcher.fs.policy",
     "launcher.fs.protect",
+    "launcher.fs.searched",
     "launcher.guard",
     "launcher.launch",
     "launcher.life",

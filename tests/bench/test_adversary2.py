@@ -1,0 +1,164 @@
+"""What a worker plants where the bench itself looks later, and what a pool does for one who waits no more."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.bench import lives, pools
+from tests.bench.cards import BUSYBOX, card, run
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+PLANT = """
+import json, os, sys
+top = f"{sys.argv[1]}/podman-run-{os.getuid()}"
+os.umask(0o077)
+os.makedirs(f"{top}/card-run/evil")
+record = {"schema": 1, "run": "evil", "boot_id": "x", "launcher": {"pid": 1, "start": 1}, "started": 1.0}
+record |= {"image": "i", "command": ["c"], "net": "none", "names": []}
+for name, text in (("record.json", json.dumps(record)), ("cid", sys.argv[2]), ("released", "")):
+    with open(f"{top}/card-run/evil/{name}", "w") as file:
+        file.write(text)
+"""
+
+
+def _foreign() -> tuple[str, str]:
+    """Start a container that is no card; return its id and name."""
+    name = f"foreign-{os.getpid()}"
+    words = ["podman", "run", "--detach", "--pull=never", f"--name={name}", "--network=none", BUSYBOX, "sleep", "300"]
+    return run(words).out.strip(), name
+
+
+def _runs(name: str) -> bool:
+    return run(["podman", "inspect", "--format={{.State.Running}}", name]).out == "true\n"
+
+
+@pytest.fixture
+def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a TMPDIR in the workspace, as products have it."""
+    place = tmp_path / "work/tmp"
+    place.mkdir(parents=True)
+    monkeypatch.setenv("TMPDIR", str(place))
+    return place
+
+
+def test_runs_that_a_worker_made_in_tmpdir_are_none(moved: Path) -> None:
+    """A run directory of its own once had `card gc` end any container of the user's and keep its receipt."""
+    container, name = _foreign()
+    try:
+        done = card("-q", "--net=none", f"--write={moved.parent}", "--", "python3", "-c", PLANT, str(moved), container)
+        assert done.status == 0, done.err
+        assert run(["card", "gc"]).status == 0
+        assert (_runs(name), (lives.STATE / "runs/evil.json").exists()) == (True, False)
+        # The control: the very same directory where runs are is undone. Whose container it is, is asked even then.
+        shutil.copytree(next(moved.glob("podman-run-*/card-run/evil")), lives.RUNS / "evil")
+        assert "evil" in run(["card", "gc"]).out
+        assert (_runs(name), (lives.STATE / "runs/evil.json").exists()) == (True, True)
+    finally:
+        run(["podman", "rm", "--force", "--time=0", name])
+        (lives.STATE / "runs/evil.json").unlink(missing_ok=True)
+
+
+def test_tmpdir_is_no_place_to_write_where_runs_are_in_it(moved: Path) -> None:
+    """Without a session the run directories are below TMPDIR, and a root that holds them is refused."""
+    there = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+    session = Path(f"/run/user/{os.getuid()}")
+    assert session.is_dir(), "the bench has a session: it is what hides TMPDIR"
+    words = ["card-run", "--plan", "--net=none", f"--write={moved.parent}", "--", "true"]
+    assert run(words, env=there).status == 0
+    (moved / f"podman-run-{os.getuid()}").mkdir(0o700)
+    mode = session.stat().st_mode
+    session.chmod(0o755)  # no place that is ours alone any more
+    try:
+        assert run(words, env=there).reasons == ["path-too-wide"]
+    finally:
+        session.chmod(mode)
+
+
+@pytest.fixture
+def bin_of_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of the workspace that is first on PATH, as an activated virtual environment is."""
+    folder = tmp_path / "work/bin"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def test_a_podman_that_the_worker_made_is_not_the_next_one(bin_of_work: Path) -> None:
+    """One in a writable folder of PATH was once run on the bench by the next card-run; it is taken away."""
+    ran = bin_of_work.parent.parent / "ran"
+    script = f'#!/bin/sh\ntouch {ran}\nexec /usr/bin/podman "$@"\n'
+    plant = ("sh", "-c", 'printf %s "$1" > bin/podman; chmod 755 bin/podman', "sh", script)
+    words = ("-q", "--net=none", f"--write={bin_of_work.parent}")
+    done = card(*words, "--", *plant)
+    assert f"NOTE {bin_of_work}/podman was made by the worker, and would be run in podman's place: removed" in done.err
+    assert (card("-q", "--net=none", "--", "true").status, ran.exists()) == (0, False)
+    # One that came some other way is a refusal where the worker could write it; elsewhere, the control, PATH decides.
+    (bin_of_work / "podman").write_text(script)
+    (bin_of_work / "podman").chmod(0o755)
+    done = card(*words, "--", "true")
+    assert (done.status, done.reasons, ran.exists()) == (125, ["podman-writable"], False)
+    assert (card("-q", "--net=none", "--", "true").status, ran.exists()) == (0, True)
+
+
+def test_what_is_no_program_is_no_podman(bin_of_work: Path) -> None:
+    """A directory of that name is passed over, as a shell passes over it, and stays."""
+    (bin_of_work / "podman").mkdir()
+    done = card("-q", "--net=none", f"--write={bin_of_work.parent}", "--", "true")
+    assert (done.status, done.err, (bin_of_work / "podman").is_dir()) == (0, "", True)
+
+
+@pytest.mark.parametrize("closed", ["--protect", "git"])
+def test_a_second_name_does_not_open_what_is_closed(workspace: Path, closed: str) -> None:
+    """A hard link that an earlier run left was once the way to write a file that is read-only by its own name."""
+    subprocess.run(["git", "init", "--quiet", str(workspace)], check=True)
+    (workspace / "fixed").write_text("as it was\n")
+    name, option = ("fixed", f"--protect={workspace}/fixed") if closed == "--protect" else (".git/config", "-q")
+    words = ("-q", "--net=none", f"--write={workspace}")
+    before = (workspace / name).read_text()
+    assert card(*words, "--git-writable", "--", "ln", name, "other").status == 0
+    again = ("sh", "-c", f"echo evil >> other; echo evil >> {name}; echo ran")
+    done = card(*words, option, "--", *again)
+    assert (done.status, done.reasons, (workspace / name).read_text()) == (125, ["path-linked"], before)
+    # The control: with one name the card runs, and the file stays as it was.
+    (workspace / "other").unlink()
+    assert card(*words, option, "--", *again).out == "ran\n"
+    assert (workspace / name).read_text() == before
+
+
+def test_a_hook_with_a_second_name_is_refused(workspace: Path) -> None:
+    """What lies in a closed directory has its name there, and may have another."""
+    subprocess.run(["git", "init", "--quiet", str(workspace)], check=True)
+    hook = workspace / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\n")
+    words = ("-q", "--net=none", f"--write={workspace}")
+    assert card(*words, "--git-writable", "--", "ln", ".git/hooks/pre-commit", "other").status == 0
+    assert card(*words, "--", "true").reasons == ["path-linked"]
+    (workspace / "other").unlink()
+    assert card(*words, "--", "true").status == 0
+
+
+def test_a_card_that_comes_too_late_says_nothing(workspace: Path, receipt: Path) -> None:
+    """A run that the pool's process answers too late starts cold, once; no refusal of the other reaches its stderr."""
+    words = ("-q", "--net=none", f"--write={workspace}")
+    script = ("sh", "-c", "echo ran >> count; sleep 3")
+    with pools.pool(*words[1:]) as status:
+        (attendant,) = pools.attendants(status["pid"])
+        os.kill(attendant, signal.SIGSTOP)
+        process = subprocess.Popen(
+            ["card-run", f"--json={receipt}", *words, "--", *script], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        lives.until((workspace / "count").exists)
+        os.kill(attendant, signal.SIGCONT)
+        _, err = process.communicate(timeout=60)
+        lives.until(lambda: not lives.arguments(attendant))
+        assert (process.returncode, err, (workspace / "count").read_text()) == (0, b"", "ran\n")
+        assert json.loads(receipt.read_text())["start"]["reason"] == "the pool did not answer"
+        # The control: a card that is in time does all of it.
+        done = pools.taken(*words, "--", *script, receipt=receipt)
+        assert (done.status, (workspace / "count").read_text()) == (0, "ran\nran\n")
