@@ -115,7 +115,8 @@ class Pairs:
             ratios = [one / two for one, two in zip(card, plain, strict=True)]
             found[kind] = {"card": spread(card), "plain": spread(plain), "ratio": spread(ratios)}
         for kind in ("phases", "flat"):
-            names = self.rows[0][kind]
+            # What a run did ahead of its hook is no phase of the hook.
+            names = [name for name in self.rows[0][kind] if all(name in row[kind] for row in self.rows)]
             found[kind] = {name: spread([row[kind][name] for row in self.rows])["median"] for name in names}
         return found
 

@@ -49,7 +49,7 @@ OURS = {
     "oci.strictjson",
 }
 # What the interpreter itself or `os` does not already bring; all are C modules of well under a millisecond.
-FOREIGN = {"_json", "_socket", "fcntl"}
+FOREIGN = {"_json", "_socket", "fcntl", "gc"}
 PROGRAM = """
 import sys, os, stat, time
 before = set(sys.modules)

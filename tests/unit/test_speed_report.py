@@ -1,5 +1,6 @@
 """The benchmark's own arithmetic: what is told, what is drawn, and what counts as worse."""
 
+import json
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -75,3 +76,14 @@ def test_worse_is_beyond_the_tolerance(wall: float, bad: bool) -> None:  # noqa:
 def test_processor_time_is_judged_too() -> None:
     """A card that only takes more of the processor is worse, and says so."""
     assert speed_report.worse(result(processor=1.6), result(processor=1.4))[0].startswith("the same, in processor time")
+
+
+def test_the_committed_result_is_within_its_own_bars() -> None:
+    """What the README shows meets what was promised, and is what the plot was drawn from."""
+    kept = json.loads(speed_report.KEPT.read_text(encoding="utf-8"))
+    assert speed_report.PLOT.read_text(encoding="utf-8") == speed_plot.svg(kept)
+    for name, path, bar, _, _ in speed_report.BARS:
+        value = speed_report.pick(kept, path)
+        assert value is not None, name
+        if bar is not None:
+            assert value >= bar if "throughput" in path else value <= bar, name
