@@ -57,8 +57,8 @@ def _measure(plain: list[str], receipt: Path, pairs: int) -> dict[str, Any]:
     phases: list[dict[str, float]] = []
     timed(plain)
     for number in range(pairs):
-        settle()
         for name in ("card", "plain") if number % 2 else ("plain", "card"):
+            settle()
             times[name].append(timed(card if name == "card" else plain))
         told = json.loads(receipt.read_text(encoding="utf-8"))
         if told["start"]["kind"] != "warm":

@@ -14,7 +14,7 @@ import select
 from launcher.launch import Launch
 from launcher.pool import key, place, wire
 from launcher.run import events, site
-from launcher.run.spawn import FORWARDED
+from launcher.run.spawn import HEARD
 from launcher.runtime import Runtime
 from launcher.suppress import suppress
 from oci.refusal import EXIT_REFUSED
@@ -27,6 +27,7 @@ else:
 
 _ASK_SECONDS = 2.0
 _OUT, _ERR = 1, 2
+_GIVEN = 4  # the lifeline, and the worker's output, errors and input
 
 
 class Cold(Exception):
@@ -43,28 +44,37 @@ def run(  # noqa: PLR0913 - what a run is made of
     unfit = key.unfit(launch)
     if unfit:
         raise Cold(f"no warm card can have {unfit}")
+    content: dict[str, object] = {
+        "order": "take",
+        "key": key.of(launch, built, podman=program, hooks_dirs=site.hooks_dirs()),
+        "launch": launch,
+        "quiet": quiet,
+        "started": started,
+        "receipt": receipt is not None,
+        "events": events.heard(),
+    }
+    also = (receipt, events.sink() if events.heard() else None)
     connection = _connect()
     try:
-        content = {
-            "order": "take",
-            "key": key.of(launch, built, podman=program, hooks_dirs=site.hooks_dirs()),
-            "launch": launch,
-            "quiet": quiet,
-            "started": started,
-            "receipt": receipt is not None,
-            "events": events.heard(),
-        }
-        also = (receipt, events.sink() if events.heard() else None)
-        wire.send(connection, wire.dump(content), (_ERR, *(fd for fd in also if fd is not None)))
-        got = wire.receive(connection)
+        held = _Held(connection, _ask(connection, content), interactive=launch.interactive)
+        return held.carry_through((_ERR, *(fd for fd in also if fd is not None)))
+    finally:
+        connection.close()
+
+
+def _ask(connection: "_socket.socket", content: dict[str, object]) -> list[int]:
+    """Ask for a card and return what comes with it: its lifeline and the worker's streams."""
+    try:
+        wire.send(connection, wire.dump(content))
     except (OSError, ValueError) as error:
         raise Cold(f"the pool could not be asked: {error}") from None
+    got = wire.receive(connection)
     if got is None:
         raise Cold("the pool did not answer")
-    said, descriptors = wire.look(got[0]), got[1]
-    if "cold" in said or len(descriptors) != 4:
+    said = wire.look(got[0])
+    if "cold" in said or len(got[1]) != _GIVEN:
         raise Cold(str(said.get("cold", "the pool gave no card")))
-    return _Held(connection, descriptors, interactive=launch.interactive).carry_through()
+    return got[1]
 
 
 def _connect() -> "_socket.socket":
@@ -83,7 +93,7 @@ class _Held:
     """A card that was taken: its lifeline, the worker's streams, and the attendant to talk to."""
 
     def __init__(self, connection: "_socket.socket", descriptors: list[int], *, interactive: bool) -> None:
-        """Take them over; signals go to the attendant from now on."""
+        """Take them over."""
         self._lifeline, out, err, self._into = descriptors
         self._pairs = {out: _OUT, err: _ERR}
         self._connection = connection
@@ -91,13 +101,19 @@ class _Held:
         self._waiter = select.poll()
         self._waiter.register(connection.fileno(), select.POLLIN)
         self._interactive = interactive
-        for number in FORWARDED:
-            if _signal.getsignal(number) != _signal.SIG_IGN:
-                _signal.signal(number, self._forward)
-        _signal.signal(_signal.SIGTSTP, self._suspend)
+        self._released = False
 
-    def carry_through(self) -> int:
-        """Pass on what the worker says until the attendant says what became of it; raises Cold when nothing did."""
+    def carry_through(self, descriptors: tuple[int, ...]) -> int:
+        """Pass on what the worker says until the attendant says what became of it; raises Cold when nothing did.
+
+        `descriptors` are what the attendant may write to. With them the card is accepted: until then a cold start is
+        ours to choose, and from then on only the attendant's.
+        """
+        with suppress(OSError):
+            wire.send(self._connection, wire.dump({"accepted": True}), descriptors)
+        for number in HEARD:
+            if _signal.getsignal(number) != _signal.SIG_IGN:
+                _signal.signal(number, self._suspend if number == _signal.SIGTSTP else self._forward)
         while True:
             for fd, _ in self._waiter.poll():
                 if fd in self._pairs:
@@ -120,7 +136,10 @@ class _Held:
         """Hear the attendant; return the status once there is one. Before the worker is released it can be Cold."""
         got = wire.receive(self._connection)
         said = {} if got is None else wire.look(got[0])
+        if got is None and not self._released:
+            said = {"cold": "the process that had the card ready is gone"}
         if "released" in said:
+            self._released = True
             self._open()
             return None
         if "cold" in said:
@@ -144,7 +163,7 @@ class _Held:
 
     def _give_up(self) -> None:
         os.close(self._lifeline)
-        for number in (*FORWARDED, _signal.SIGTSTP):
+        for number in HEARD:
             if _signal.getsignal(number) in {self._forward, self._suspend}:
                 _signal.signal(number, _signal.SIG_DFL)
 

@@ -154,8 +154,8 @@ class Pool:
         descriptors = [] if got is None else got[1]
         try:
             order = wire.look(got[0]) if got is not None else {}
-            if order.get("order") == "take" and got is not None and descriptors:
-                why = self._take(connection, order["key"], got[0], descriptors)
+            if order.get("order") == "take" and got is not None:
+                why = self._take(connection, order["key"], got[0])
                 if why:
                     self._answer(connection, cold=why)
             elif order.get("order") == "status":
@@ -174,7 +174,7 @@ class Pool:
         except OSError:
             return
 
-    def _take(self, connection: socket.socket, wanted: Any, data: bytes, descriptors: list[int]) -> str:
+    def _take(self, connection: socket.socket, wanted: Any, data: bytes) -> str:
         """Give a card to the connection; return why it gets none, or "" when it has one."""
         path = declared.changed(self._code)
         if path:
@@ -186,7 +186,7 @@ class Pool:
         self._drop([card for card in ready if stale[card]])
         fresh = [card for card in ready if not stale[card]]
         for card in fresh:
-            if card.key == wanted and self._give(card, connection, data, descriptors):
+            if card.key == wanted and self._give(card, connection, data):
                 return ""
         if not ready:
             return "no warm card is ready"
@@ -195,10 +195,10 @@ class Pool:
         self._doubt(fresh)
         return f"the pool's card differs: {key.differs(fresh[0].key, wanted)}"
 
-    def _give(self, card: _Card, connection: socket.socket, data: bytes, descriptors: list[int]) -> bool:
+    def _give(self, card: _Card, connection: socket.socket, data: bytes) -> bool:
         """Hand connection and message to the attendant; whether it took them or not, the card is the pool's no more."""
         try:
-            wire.send(card.socket, data, (connection.fileno(), *descriptors))
+            wire.send(card.socket, data, (connection.fileno(),))
         except OSError:
             return False
         finally:
@@ -232,7 +232,7 @@ class Pool:
             "failures": self._failures,
             "retry_seconds": max(0.0, round(self._next - time.monotonic(), 1)) if self._failures else 0.0,
             "refusals": self._said,
-            "image": self._declared.request.image,
+            "image": self._declared.image,
         }
 
     def _renew(self) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
-from launcher import launch, runtime
+from launcher import launch, options, runtime
 from launcher.launch import Launch
 from launcher.pool import key
 from launcher.request import Request
@@ -36,16 +36,21 @@ class Card(Value):
 
 
 class Declared:
-    """The declaration of a pool, and where its images are looked up."""
+    """The declaration of a pool, in card-run's own words, and where its images are looked up."""
 
-    def __init__(self, request: Request) -> None:
-        """Ask podman where its images are; raises Refused when it does not say."""
-        self.request = request.replace(command=COMMAND)
+    def __init__(self, words: list[str]) -> None:
+        """Ask podman where its images are; raises Refused when it does not say, or for words that are no options."""
+        self._words = [*words, "--", *COMMAND]
+        self.image = self._request().image
         self._images = _images(perform.find_podman())
+
+    def _request(self) -> Request:
+        # Read anew each time: a card file and the user's defaults are in it.
+        return options.read(list(self._words))[0]
 
     def judge(self) -> Card:
         """Return the card as it would be started now; raises Refused with every reason why it would not."""
-        judged, refusals = launch.judge(self.request)
+        judged, refusals = launch.judge(self._request())
         unfit = key.unfit(judged)
         if unfit:
             refusals.append(Refusal("pool-unfit", f"no warm card can be made with {unfit}", "leave it out"))

@@ -122,11 +122,12 @@ class Slot(Session):
         self._channel.send_with([*secrets, ("streams", streams)], self.pipes.worker[:count])
 
     def _let_go(self) -> None:
+        """Start the worker; its taker is told before: should we be killed in between, nothing was run, not twice."""
         for fd in self.pipes.worker:
             os.close(fd)
-        super()._let_go()
         if self._released is not None:
             self._released()
+        super()._let_go()
 
     def _wait(self) -> int:
         """Return the status as soon as it is certain; the account waits for the worker's last word to be passed on."""

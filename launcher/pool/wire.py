@@ -23,6 +23,7 @@ MOST = 192 << 10  # below net.core.wmem_default, which bounds one message of an 
 _DESCRIPTORS = 8
 _WIDTH = 4  # sizeof(int)
 _CLASS = "$"
+_BYTES = "bytes"
 _PACKAGE = "launcher."
 
 
@@ -109,6 +110,8 @@ def _plain(value: object) -> object:
     if isinstance(value, Value):
         kind = type(value)
         return {_CLASS: f"{kind.__module__}:{kind.__qualname__}", **{k: _plain(v) for k, v in value.as_dict().items()}}
+    if isinstance(value, bytes):
+        return {_CLASS: _BYTES, "hex": value.hex()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
     if isinstance(value, dict):
@@ -124,6 +127,8 @@ def _value(plain: object) -> "Any":
         return plain
     members = {str(key): _value(item) for key, item in plain.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
     name = members.pop(_CLASS, None)
+    if name == _BYTES:
+        return bytes.fromhex(str(members["hex"]))
     return members if name is None else _class(str(name))(**members)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from launcher import options
 from launcher.pool import place, wire
 from launcher.run import output
 from oci.refusal import Refusal, Refused
@@ -19,8 +18,6 @@ from oci.refusal import Refusal, Refused
 app = typer.Typer(help="Warm cards: started ahead, taken by card-run.", no_args_is_help=True)
 if TYPE_CHECKING:
     import _socket
-
-    from launcher.request import Request
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 _BACKLOG = 64
 _STOP_SECONDS = 60
@@ -40,11 +37,10 @@ def start(
 
     Example: card pool start --size 2 --write ~/work
     """
-    request = options.read([*context.args, "--", "true"])[0]
     listener = _listen()
     ours, theirs = wire.pair()
     if os.fork() == 0:
-        _become(listener, theirs, request, size)
+        _become(listener, theirs, context.args, size)
     listener.close()
     theirs.close()
     _hear(ours)
@@ -119,11 +115,13 @@ def _listen() -> socket.socket:
         os.close(held)
 
 
-def _become(listener: socket.socket, starter: "_socket.socket", request: "Request", size: int) -> NoReturn:
-    """Be the pool, of no session and no terminal, until it is stopped. The starter hears why it cannot be."""
+def _become(listener: socket.socket, starter: "_socket.socket", words: list[str], size: int) -> NoReturn:
+    """Be the pool, of no session and no terminal, until it is stopped. The starter hears why it cannot be.
+
+    It stays in the starter's directory, which a card file may be named from.
+    """
     try:
         os.setsid()
-        os.chdir("/")
         # With all that attendants use, which are forked from here.
         from launcher import pins
         from launcher.egress import resolver
@@ -131,7 +129,7 @@ def _become(listener: socket.socket, starter: "_socket.socket", request: "Reques
         from launcher.pool.declared import Declared
 
         del pins, resolver
-        pool = Pool(Declared(request), size, listener)
+        pool = Pool(Declared(words), size, listener)
         wire.send(starter, wire.dump({"refusals": []}))
         starter.close()
         _leave()

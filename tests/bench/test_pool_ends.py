@@ -174,3 +174,20 @@ def test_card_exec_enters_a_warm_card(receipt: Path) -> None:
         assert [result for result, _ in json.loads(done.out)] == ["ok", "ECONNREFUSED"], done.err
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=20)
+
+
+@pytest.mark.usefixtures("nothing_new")
+def test_a_card_that_answers_too_late(tmp_path: Path, receipt: Path) -> None:
+    """The run starts cold, and the card that would have been its own, when it can act again, starts nothing."""
+    work = tmp_path / "work"
+    work.mkdir()
+    with pool("--write", str(work)) as found:
+        for pid in attendants(found["pid"]):
+            os.kill(pid, signal.SIGSTOP)
+        late = attendants(found["pid"])
+        done = asked("--write", str(work), "--", "sh", "-c", "echo ran >> file", receipt=receipt)
+        assert (done.status, cold(done)) == (0, "the pool did not answer")
+        for pid in late:
+            os.kill(pid, signal.SIGCONT)
+        until(lambda: not (RUNS / found["ready"][0]).exists())
+    assert (work / "file").read_text() == "ran\n"

@@ -63,6 +63,19 @@ def test_a_checkout_that_appeared(tmp_path: Path, receipt: Path) -> None:
     assert done.status != 0
 
 
+def test_a_card_file_that_changed(tmp_path: Path, receipt: Path) -> None:
+    """A pool can be of a card file, named as card-run names it, and follows what is in it."""
+    (tmp_path / "card.toml").write_text('image = "localhost/card-run/busybox:latest"\n')
+    words = ("--card=card.toml", "--", "true")
+    with pool("--card=card.toml", cwd=tmp_path):
+        assert taken(*words, receipt=receipt, cwd=tmp_path).receipt["image"] == BUSYBOX
+        before = full()["ready"]
+        (tmp_path / "card.toml").write_text('image = "localhost/card-run/busybox:latest"\n[limits]\ntmp_size = "1m"\n')
+        assert cold(asked(*words, receipt=receipt, cwd=tmp_path)) == "the pool's card differs: --mount"
+        until(lambda: status()["ready"] not in ([], before))
+        assert taken(*words, receipt=receipt, cwd=tmp_path).status == 0
+
+
 def test_an_image_that_changed(tmp_path: Path, receipt: Path) -> None:
     """A name that means another image now is another card: the run starts cold, and the pool's next cards are of it."""
     name = "localhost/card-run/pooled:latest"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from launcher import launch
+from launcher import launch, options
 from launcher.launch import Launch
 from launcher.pool import declared, key, wire
 from launcher.request import Request
@@ -43,6 +43,15 @@ def test_a_launch_crosses(tmp_path: Path) -> None:
     assert wire.load(wire.dump({"launch": sent, "n": 1, "f": 0.5, "none": None})) == {
         "launch": sent, "n": 1, "f": 0.5, "none": None,
     }  # fmt: skip
+
+
+def test_a_card_file_crosses(tmp_path: Path) -> None:
+    """With every byte of it, and where each value came from."""
+    (tmp_path / "card.toml").write_bytes(b'image = "localhost/x:y"  # \xc3\xa9\n[limits]\ntmp_size = "1m"\n')
+    asked = options.read([f"--card={tmp_path}/card.toml", "--resolver=192.0.2.1", "--", "true"])[0]
+    sent = launch.judge(asked)[0]
+    assert sent.asked.merged is not None
+    assert wire.load(wire.dump({"launch": sent, "bytes": b"\xff"})) == {"launch": sent, "bytes": b"\xff"}
 
 
 @pytest.mark.parametrize("what", [{"x": {1, 2}}, {"x": object()}, {"x": "y" * wire.MOST}])
