@@ -7,6 +7,7 @@ value's text.
 import os
 
 from hooks.plan import sha256
+from launcher.grants import exposed
 from launcher.grants.state import State
 from launcher.value import Value
 from oci import strictjson
@@ -48,6 +49,7 @@ def current(state: State, *, now: int) -> Key:
         keys = _read(state)
         found = next((key for key in keys if key.until is None), None)
         if found is None:
+            _may_begin(state, keys)
             found = Key(secret=os.urandom(_SECRET_BYTES), made=now)
             _write(state, [*keys, found])
         return found
@@ -64,11 +66,19 @@ def rotate(state: State, *, now: int, grace: int) -> Key:
     With no grace every token that is out there ends at once.
     """
     with state.locked():
-        kept = [key for key in _read(state) if key.until is None or now < key.until]
+        before = _read(state)
+        _may_begin(state, before)
+        kept = [key for key in before if key.until is None or now < key.until]
         kept = [key if key.until is not None else key.replace(until=now + grace) for key in kept]
         made = Key(secret=os.urandom(_SECRET_BYTES), made=now)
         _write(state, [*(key for key in kept if grace), made])
         return made
+
+
+def _may_begin(state: State, keys: list[Key]) -> None:
+    """Refuse to make the first key within reach of a card: once it is there no card may reach it."""
+    if not keys:
+        exposed.refuse(state.path)
 
 
 def _write(state: State, keys: list[Key]) -> None:

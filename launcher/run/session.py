@@ -3,7 +3,7 @@
 import os
 import time
 
-from launcher import bench, pins
+from launcher import bench, guard, pins
 from launcher.launch import BRIDGE, Launch
 from launcher.life import undo
 from launcher.life.containers import Containers
@@ -158,6 +158,9 @@ class Session:
         lacking = shortfall(plan, measured)
         if lacking:
             raise Refused(lacking)
+        exposed = guard.grant_keys(self._launch.filesystem)
+        if exposed:  # the first key was made meanwhile
+            raise Refused(exposed)
         self._use_grants()
         if events.heard():
             output.started(plan, measured)

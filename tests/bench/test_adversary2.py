@@ -143,6 +143,32 @@ def test_a_hook_with_a_second_name_is_refused(workspace: Path) -> None:
     assert card(*words, "--", "true").status == 0
 
 
+def test_the_first_key_is_not_made_within_reach_of_a_card(workspace: Path) -> None:
+    """A card that could read the state's directory before it was there once read the key that was made in it."""
+    state = lives.STATE.parent
+    state.mkdir(parents=True, exist_ok=True)
+    assert not (lives.STATE / "grants/keys.json").exists()
+    script = f"touch up; until [ -e go ]; do sleep .05; done; cat {lives.STATE}/grants/keys.json || ls {lives.STATE}"
+    live = lives.begin(
+        "reader", "-q", "--net=none", f"--read={state}", f"--write={workspace}", worker=["sh", "-c", script]
+    )
+    try:
+        lives.until((workspace / "up").exists)
+        done = run(["card", "grant", "rotate"])
+        assert (done.status != 0, done.reasons) == (True, ["grants-exposed"]), done.err
+        assert not (lives.STATE / "grants/keys.json").exists()
+        (workspace / "go").touch()
+        _, out, _ = live.end()
+        assert "grants" in out
+        # The control: with the card gone the key is made, and then no card may reach it.
+        assert run(["card", "grant", "rotate"]).status == 0
+        assert (lives.STATE / "grants/keys.json").exists()
+        assert card("--net=none", f"--read={state}", "--", "true").reasons == ["grants-exposed"]
+    finally:
+        live.signal("launcher", signal.SIGKILL)
+        shutil.rmtree(lives.STATE / "grants", ignore_errors=True)
+
+
 def test_a_card_that_comes_too_late_says_nothing(workspace: Path, receipt: Path) -> None:
     """A run that the pool's process answers too late starts cold, once; no refusal of the other reaches its stderr."""
     words = ("-q", "--net=none", f"--write={workspace}")
