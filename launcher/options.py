@@ -79,7 +79,9 @@ OPTIONS = (
     Option(name="plan", kind=FLAG, help="print the plan and start nothing"),
     Option(name="json", kind=ONE, metavar="FILE|FD", help="write the receipt there; with --plan, print it as JSON"),
     Option(name="events", kind=ONE, metavar="FD", help="for programs: tell all here, as JSON lines, and not on stderr"),
-    Option(name="executor", kind=ONE, metavar="NAME", help="for programs: who runs this, as its grants are bound to it"),
+    Option(
+        name="executor", kind=ONE, metavar="NAME", help="for programs: who runs this, as its grants are bound to it"
+    ),
     Option(name="lifeline", kind=ONE, metavar="FD", help="for programs: end the card once the other end is gone"),
     Option(name="quiet", kind=FLAG, short="q", help="print refusals only"),
     Option(name="detach", kind=FLAG, short="d", help="print the run id and return; see card(1) ps, logs, attach, stop"),
@@ -202,10 +204,10 @@ def _embedded(line: Line) -> None:
     """Tie card-run to the program that runs it, which then hears of every refusal."""
     from launcher.run import events
 
-    if "events" in line.values:
-        events.listen(line.values["events"])
     if line.values.get("detach"):
         line.problems.append("--events and --lifeline are for a card that ends with its caller, not for -d")
+    if "events" in line.values:
+        events.listen(line.values["events"])
     if "lifeline" in line.values:
         events.tie(line.values["lifeline"])
 
