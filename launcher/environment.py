@@ -5,6 +5,7 @@ Values go to stage 2 over the channel, so that none is ever in an argv, in a mou
 
 import os
 
+from launcher.fs.paths import promptly
 from oci.refusal import Refusal
 
 # What `--env-host` never passes: it would act on programs before they act, points at the bench's own agents and
@@ -83,10 +84,10 @@ def _is_dropped(name: str, value: str) -> bool:
 def _from_file(path: str) -> tuple[dict[str, str], list[Refusal]]:
     """Read `NAME=VALUE` lines as podman does: `#` starts a comment line, a name alone passes the caller's."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=promptly) as file:
             text = file.read(FILE_LIMIT).decode()
     except OSError as error:
-        return {}, [Refusal("env-file", f"--env-file {path}: {os.strerror(error.errno or 0)}")]
+        return {}, [Refusal("env-file", f"--env-file {path}: {error.strerror or error}")]
     except UnicodeDecodeError:
         return {}, [Refusal("env-file", f"--env-file {path} is not UTF-8")]
     values: dict[str, str] = {}

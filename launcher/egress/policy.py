@@ -4,9 +4,8 @@ A file that cannot be read, holds no name, lacks a base name or has one bad line
 this file that means "allow all". Flags pick from it and never add to it.
 """
 
-import os
-
 from launcher.egress.names import BadNameError, normalise
+from launcher.fs.paths import promptly
 from launcher.value import Value
 from oci.refusal import Refusal
 
@@ -24,10 +23,10 @@ class Policy(Value):
 def read(path: str) -> tuple[Policy, list[Refusal]]:
     """Return the names the file holds and every refusal it earns; the good lines count even where others are bad."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=promptly) as file:
             data = file.read(SIZE_LIMIT + 1)
     except OSError as error:
-        return Policy(path=path, lines={}), [_unreadable(path, os.strerror(error.errno or 0))]
+        return Policy(path=path, lines={}), [_unreadable(path, error.strerror or str(error))]
     if len(data) > SIZE_LIMIT:
         return Policy(path=path, lines={}), [_unreadable(path, f"it is larger than {SIZE_LIMIT >> 20} MiB")]
     return parse(data, path)

@@ -5,6 +5,7 @@ answer it: a bind mount or a hard link of a directory has other names. `below` i
 """
 
 import os
+import stat
 
 from launcher.value import Value
 
@@ -30,6 +31,20 @@ def state_home() -> str:
     """Return the directory that a user's programs keep their state in (XDG base directory specification)."""
     state = os.environ.get("XDG_STATE_HOME", "")
     return state if state.startswith("/") else os.path.expanduser("~/.local/state")
+
+
+def promptly(path: str, flags: int) -> int:
+    """Open a file, as open()'s `opener`; raises OSError for a named pipe, whose writer may never come.
+
+    An earlier worker may have left it in the file's place. A pipe that a shell opened is read as ever.
+    """
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    place = os.path.realpath(path)
+    if stat.S_ISFIFO(os.fstat(fd).st_mode) and os.path.exists(place):
+        os.close(fd)
+        raise OSError(0, "it is a named pipe", path)
+    os.set_blocking(fd, True)
+    return fd
 
 
 def below(path: str, top: str) -> bool:

@@ -143,6 +143,19 @@ def test_a_hook_with_a_second_name_is_refused(workspace: Path) -> None:
     assert card(*words, "--", "true").status == 0
 
 
+@pytest.mark.parametrize("option", ["--egress", "--env-file"])
+def test_a_planted_pipe_is_not_waited_for(workspace: Path, option: str) -> None:
+    """A named pipe in the place of a file that is read was once waited for, for ever; a shell's own pipe is read."""
+    assert card("-q", "--net=none", f"--write={workspace}", "--", "mkfifo", "pipe").status == 0
+    words = ("-q", *(["--net=none"] if option == "--env-file" else []))
+    done = card(*words, f"{option}={workspace}/pipe", "--", "true")
+    assert (done.status, "it is a named pipe" in done.err) == (125, True)
+    text = r"github.com\napi.github.com\nobjects.githubusercontent.com\n" if option == "--egress" else r"A=b\n"
+    script = f"card-run {' '.join(words)} {option} <(printf '{text}') -- sh -c 'echo ran $A'"
+    done = run(["bash", "-c", script])
+    assert (done.status, done.out.split()[0], done.err) == (0, "ran", "")
+
+
 def test_the_first_key_is_not_made_within_reach_of_a_card(workspace: Path) -> None:
     """A card that could read the state's directory before it was there once read the key that was made in it."""
     state = lives.STATE.parent
