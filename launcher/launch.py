@@ -6,8 +6,8 @@ podman can be started while names are still being resolved (`launcher.plan` is t
 
 import os
 
-from launcher import bench, environment, guard, limits
-from launcher.egress import nameservers, policy
+from launcher import bench, environment, guard, limits, network
+from launcher.egress import policy
 from launcher.egress.nameservers import Nameservers
 from launcher.fs import policy as filesystem
 from launcher.fs import searched
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 _RUN_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 _RUN_LIMIT = 48
 _REFERENCE_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ._-/:@")
-PASTA, SLIRP, BRIDGE, NONE = "pasta", "slirp", "bridge", "none"
-# The address at which DNS is answered inside the card. pasta is given its own explicitly, a unique local one where the
-# card has no IPv4 route; slirp4netns(1) answers at the third of the network that it is given; on a bridge podman says
-# (`launcher.run.bridge`).
-CARD_DNS = {PASTA: "169.254.1.1", SLIRP: "10.0.2.3"}
-CARD_DNS6 = "fdca:4d00::53"
 
 
 class Launch(Value):
@@ -83,7 +77,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
     refusals += _command(request) + _image(request.image) + podman_arguments(request.podman_arg) + remote()
     path = request.egress or default_policy()
     names, asked = _names(request, path)
-    servers, deaf = _servers(request)
+    servers, deaf = network.servers(request)
     roots, closed = filesystem.decide(_filesystem(request), forbidden=guard.forbidden())
     kept, unkept = _kept(request, roots, held_to, path)
     home, notes, homeless = _home(request, roots)
@@ -91,10 +85,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         home=home, asked=request.env, files=request.env_file, host=request.env_host
     )
     bounds, unbounded = limits.decide({name: getattr(request, name) for name in limits.NAMES})
-    route4 = request.net != NONE and _default_route4()
-    # slirp4netns asks for its neighbour from a global address, and an answer to one of those could be routed on: the
-    # wall does not pass it, so such a card has IPv4 only.
-    route6 = request.net == PASTA and _default_route6()
+    route4, route6 = network.routes(request)
     launch = Launch(
         asked=request,
         bounds=held_to,
@@ -104,7 +95,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         command=request.command,
         user=request.user,
         net=request.net,
-        dns=_dns(request, route4=route4, route6=route6) if request.dns == "question" else None,
+        dns=network.card_dns(request, route4=route4, route6=route6),
         wants_dns=request.dns == "question",
         filesystem=roots,
         kept=kept,
@@ -146,7 +137,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         *homeless,
         *unset,
         *unbounded,
-        *_no_route(request, route4=route4, route6=route6),
+        *network.no_route(request, route4=route4, route6=route6),
     ]
 
 
@@ -297,7 +288,7 @@ def default_policy() -> str:
 
 
 def _names(request: Request, path: str) -> tuple[tuple[str, ...], list[Refusal]]:
-    if request.net == NONE:
+    if request.net == network.NONE:
         asked = [*(["--model-host"] if request.model_host else []), *(["--allow-host"] if request.allow_host else [])]
         text = "asks for a name, and --net none reaches none"
         return (), [Refusal("no-network", f"{flag} {text}", "leave one of them out") for flag in asked]
@@ -306,27 +297,6 @@ def _names(request: Request, path: str) -> tuple[tuple[str, ...], list[Refusal]]
         return request.opened.hosts, refusals  # the network is gated: these, and not even the base names
     names, unknown = policy.choose(universe, model_host=request.model_host, allow_hosts=list(request.allow_host))
     return tuple(names), refusals + unknown
-
-
-def _servers(request: Request) -> tuple[Nameservers, list[Refusal]]:
-    if request.resolver is not None:
-        return nameservers.from_flag(request.resolver)
-    if request.net == NONE:
-        return Nameservers(servers=(), source="none"), []
-    return nameservers.from_file()
-
-
-def _dns(request: Request, *, route4: bool, route6: bool) -> str | None:
-    if request.net == PASTA and route6 and not route4:
-        return CARD_DNS6
-    return CARD_DNS.get(request.net)
-
-
-def _no_route(request: Request, *, route4: bool, route6: bool) -> list[Refusal]:
-    """Refuse a network that leads nowhere: no probe of the wall could be told from a missing route."""
-    if request.net == NONE or route4 or route6:
-        return []
-    return [Refusal("no-route", "the bench has no default route, so the wall cannot be felt", "use --net none")]
 
 
 def _home(request: Request, roots: Filesystem) -> tuple[str, list[str], list[Refusal]]:
@@ -339,20 +309,3 @@ def _home(request: Request, roots: Filesystem) -> tuple[str, list[str], list[Ref
     holders = set(ancestors(home))
     writable = any(root.access == WRITE and (root.device, root.inode) in holders for root in roots.roots)
     return home, [] if writable else [f"--home real: {home} itself is not writable in the card"], []
-
-
-def _default_route4() -> bool:
-    """Return whether the bench has an IPv4 default route (/proc/net/route, destination and mask zero)."""
-    with open("/proc/net/route") as file:
-        rows = [line.split() for line in file.readlines()[1:]]
-    return any(row[1] == row[7] == "00000000" for row in rows)
-
-
-def _default_route6() -> bool:
-    """Return whether the bench has an IPv6 default route that is not the kernel's own reject route on lo."""
-    try:
-        with open("/proc/net/ipv6_route") as file:
-            rows = [line.split() for line in file]
-    except FileNotFoundError:
-        return False
-    return any(row[0] == "0" * 32 and row[1] == "00" and row[9] != "lo" for row in rows)

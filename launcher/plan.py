@@ -13,7 +13,8 @@ from launcher.bench import Bench
 from launcher.egress import addresses
 from launcher.egress.answers import Answer
 from launcher.fs.policy import PRIVATE
-from launcher.launch import BRIDGE, NONE, Launch
+from launcher.launch import Launch
+from launcher.network import BRIDGE, NONE
 from launcher.run.command import INTERFACE
 from launcher.value import Value
 from oci import probes, records, strictjson

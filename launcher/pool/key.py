@@ -10,7 +10,8 @@ On card-run's way to a warm card.
 import os
 
 from launcher import runtime
-from launcher.launch import BRIDGE, Launch
+from launcher.launch import Launch
+from launcher.network import BRIDGE
 from launcher.run import command
 from launcher.runtime import Runtime
 from oci import strictjson

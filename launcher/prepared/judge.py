@@ -5,7 +5,7 @@ refused by its flag's name, and an option that this list does not know is refuse
 """
 
 from launcher.fs.policy import Filesystem
-from launcher.launch import BRIDGE
+from launcher.network import BRIDGE
 from launcher.request import Request
 from oci.refusal import Refusal
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
-from launcher.launch import BRIDGE, PASTA, SLIRP
+from launcher.network import BRIDGE, PASTA, SLIRP
 from launcher.probe import inside
 from launcher.probe.probes import HOST, LIMITS, MARKER, PROBES
 from launcher.run.command import Mount

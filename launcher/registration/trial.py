@@ -10,7 +10,7 @@ import os
 import subprocess
 from typing import Any
 
-from launcher import bench, launch, pins, runtime
+from launcher import bench, launch, network, pins, runtime
 from launcher.fs.policy import PRIVATE
 from launcher.plan import hosts, resolv_conf
 from launcher.registration import program
@@ -47,7 +47,7 @@ class Fired(Value):
 
 def run(*, annotated: bool) -> Fired:
     """Make, initialise and remove one container; raises Refused when podman or the bench cannot do even that."""
-    asked, refusals = launch.judge(Request(command=("true",), net=launch.NONE))
+    asked, refusals = launch.judge(Request(command=("true",), net=network.NONE))
     refusals += launch.rootless()
     if refusals:
         raise Refused(refusals)

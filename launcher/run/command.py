@@ -8,8 +8,9 @@ import os
 from launcher.egress.nameservers import RESOLVER_FLAG
 from launcher.fs import policy as filesystem
 from launcher.fs.paths import NOEXEC, READ, WRITE
-from launcher.launch import BRIDGE, NONE, SLIRP, Launch
+from launcher.launch import Launch
 from launcher.limits import Limits
+from launcher.network import BRIDGE, NONE, SLIRP
 from launcher.run.directory import HOOKS_DIRECTORY
 from launcher.runtime import Runtime
 from oci import annotations

@@ -11,9 +11,10 @@ import time
 from launcher import runtime
 from launcher.fs import protect, searched
 from launcher.fs.paths import WRITE
-from launcher.launch import BRIDGE, Launch
+from launcher.launch import Launch
 from launcher.life import identity
 from launcher.life.record import Record
+from launcher.network import BRIDGE
 from launcher.pool import place
 from launcher.run import command, directory, site, spawn
 from launcher.run.channel import Channel, Lifeline

@@ -4,10 +4,11 @@ import os
 import time
 
 from launcher import bench, guard, pins
-from launcher.launch import BRIDGE, Launch
+from launcher.launch import Launch
 from launcher.life import undo
 from launcher.life.containers import Containers
 from launcher.life.record import Record
+from launcher.network import BRIDGE
 from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
 from launcher.run import ending, events, output
 from launcher.run.account import account

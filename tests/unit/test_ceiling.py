@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher import bench, launch, options, reach
+from launcher import bench, launch, network, options, reach
 from launcher.access import judge
 from launcher.access.ceiling import Ceiling
 from launcher.access.profile import Profile, Root
@@ -53,8 +53,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("work", "data", "data/open", "data/shut"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr(launch, "_default_route4", lambda: True)
-    monkeypatch.setattr(launch, "_default_route6", lambda: False)
+    monkeypatch.setattr(network, "_default_route4", lambda: True)
+    monkeypatch.setattr(network, "_default_route6", lambda: False)
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "TERM"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

@@ -26,6 +26,7 @@ OURS = {
     "launcher.life.identity",
     "launcher.life.record",
     "launcher.limits",
+    "launcher.network",
     "launcher.options",
     "launcher.pool",
     "launcher.pool.place",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import launch
+from launcher import launch, network
 from launcher.egress.policy import BASE_NAMES
 from launcher.launch import Launch
 from launcher.options import help_text, read
@@ -26,8 +26,8 @@ def egress(tmp_path: Path) -> str:
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the test a HOME of its own, beside what it writes, and a caller's environment that is known."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(launch, "_default_route4", lambda: True)
-    monkeypatch.setattr(launch, "_default_route6", lambda: False)
+    monkeypatch.setattr(network, "_default_route4", lambda: True)
+    monkeypatch.setattr(network, "_default_route6", lambda: False)
     for name in (
         "XDG_CONFIG_HOME",
         "XDG_DATA_HOME",
@@ -137,7 +137,7 @@ def test_policy_file_in_a_writable_root(egress: str) -> None:
 
 def test_a_bench_without_a_route(egress: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that leads nowhere is refused: a wall there could not be felt."""
-    monkeypatch.setattr(launch, "_default_route4", lambda: False)
+    monkeypatch.setattr(network, "_default_route4", lambda: False)
     assert judge("--egress", egress)[1] == ["no-route"]
     assert judge("--net", "none")[1] == []
 
@@ -145,8 +145,8 @@ def test_a_bench_without_a_route(egress: str, monkeypatch: pytest.MonkeyPatch) -
 def test_a_v6_only_bench_has_v6_dns(egress: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an IPv4 route the card's DNS address is one that it can reach."""
     assert ":" not in (judge("--egress", egress)[0].dns or "")
-    monkeypatch.setattr(launch, "_default_route4", lambda: False)
-    monkeypatch.setattr(launch, "_default_route6", lambda: True)
+    monkeypatch.setattr(network, "_default_route4", lambda: False)
+    monkeypatch.setattr(network, "_default_route6", lambda: True)
     judged, reasons = judge("--egress", egress)
     assert reasons == []
     assert ":" in (judged.dns or "")

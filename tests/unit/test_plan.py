@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hooks import audit
-from launcher import launch, plan, report
+from launcher import launch, network, plan, report
 from launcher.bench import Bench
 from launcher.egress.answers import Answer
 from launcher.launch import Launch
@@ -23,8 +23,8 @@ PUBLIC = IPv4Address("20.0.0.0")
 @pytest.fixture
 def one(monkeypatch: pytest.MonkeyPatch) -> Launch:
     """Return the launch of a small card on a bench with both families."""
-    monkeypatch.setattr(launch, "_default_route4", lambda: True)
-    monkeypatch.setattr(launch, "_default_route6", lambda: True)
+    monkeypatch.setattr(network, "_default_route4", lambda: True)
+    monkeypatch.setattr(network, "_default_route6", lambda: True)
     judged, refusals = launch.judge(read(["--run", "r1", "--resolver", "192.0.2.53", "--", "sh", "-c", "x\ny"])[0])
     assert refusals == []
     return judged
@@ -76,8 +76,8 @@ def test_what_stage_2_reads(one: Launch) -> None:
 
 def test_no_secret_is_in_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Environment values are in no text of the plan."""
-    monkeypatch.setattr(launch, "_default_route4", lambda: True)
-    monkeypatch.setattr(launch, "_default_route6", lambda: False)
+    monkeypatch.setattr(network, "_default_route4", lambda: True)
+    monkeypatch.setattr(network, "_default_route6", lambda: False)
     words = ["--env", "TOKEN=s3cret", "--resolver", "192.0.2.53", "--", "true"]
     whole = complete(launch.judge(read(words)[0])[0], good())
     for text in (whole.json, plan.stage2_conf(whole), whole.table.encode(), plan.hosts(whole).encode()):
