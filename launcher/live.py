@@ -29,9 +29,7 @@ def plan_of(run: str) -> Egress:
             return egress_of(file.read())
     except OSError:
         text = f"no run called {run} is running"
-        raise Refused(
-            [Refusal("unknown-run", text, "a receipt (card-run --json) tells of one that has ended")]
-        ) from None
+        raise Refused([Refusal("unknown-run", text, "card show tells of one that has ended")]) from None
 
 
 def alive(run: str) -> bool:
