@@ -28,8 +28,8 @@ PACKAGES = (
     # for tests and people
     *("busybox-static", "procps", "less", "iputils-ping", "util-linux-extra", "make"),
 )
-# not card-run's own dependencies: those, and pytest and hypothesis, are read from pyproject.toml
-TEST_DEPENDENCIES = ("pytest", "hypothesis")
+# not card-run's own dependencies; all versions are read from pyproject.toml
+TEST_DEPENDENCIES = ("dnspython", "hypothesis", "pytest")
 FILES = {
     "etc/hostname": "bench\n",
     "etc/hosts": "127.0.0.1 localhost bench\n::1 localhost\n",

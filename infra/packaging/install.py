@@ -22,7 +22,6 @@ POLICY = "infra/image/egress.txt"
 DOCUMENTS = ("README.md", "SECURITY.md", "CHANGELOG.md", "LICENSE")
 # Distribution to the module by which it is found.
 DEPENDENCIES = {
-    "dnspython": "dns",
     "idna": "idna",
     "podman": "podman",
     "pyroute2": "pyroute2",

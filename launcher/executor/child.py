@@ -19,7 +19,7 @@ from typing import NamedTuple
 from launcher.executor import start
 from launcher.executor.forked import not_ours_to_share
 
-_DEPENDENCIES = ("dns", "idna")
+_DEPENDENCIES = ("idna",)
 
 
 class Files:
