@@ -58,7 +58,9 @@ def stopped_before_its_plan(run_id: str, env: dict[str, str] | None = None) -> t
     words = ["card-run", "--run", run_id, "--resolver", "192.0.2.99", "--resolve-timeout", "2", *WORKER]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     directory = RUNS / run_id
-    while not (directory / "cid").exists():
+    # Without its keeper yet, a stopped card-run would leave the hook with nobody to answer until the runtime's timeout.
+    keeper = ["pgrep", "--parent", str(process.pid), "--exact", "card-keeper"]
+    while not ((directory / "cid").exists() and run(keeper).out):
         assert process.poll() is None
     process.send_signal(signal.SIGSTOP)
     return process, directory
