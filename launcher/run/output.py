@@ -34,7 +34,7 @@ def refusals(many: tuple[Refusal, ...]) -> None:
 
 
 def say(line: str) -> None:
-    """Print one line on stderr; a stderr that is full or gone costs the line and nothing else.
+    """Print one line on stderr, or tell it to who listens; a stderr that is full or gone costs the line only.
 
     podman may have made the terminal raw already (termios(3)): there a line needs a return of its own.
     """
