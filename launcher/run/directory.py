@@ -23,6 +23,7 @@ RELEASED = "released"
 # An empty file that is there while the run is a warm card that nobody has taken.
 WARM_CARD = "warm"
 RECORD = "record.json"
+_MORE_REMOVALS, _REMOVAL_SECONDS = 20, 0.02
 _TMP = "/tmp"  # noqa: S108 - where podman looks without a TMPDIR
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -119,7 +120,14 @@ class RunDirectory:
         everywhere else since Linux 3.18). The record goes last: as long as anything is left, it tells whose it is.
         """
         try:
-            return self._remove()
+            left = self._remove()
+            for _ in range(_MORE_REMOVALS):
+                # A hook that the runtime gave up may be writing its last word: it comes to an end by itself.
+                if not left:
+                    break
+                time.sleep(_REMOVAL_SECONDS)
+                left = self._remove()
+            return left
         finally:
             self.let_go()
 

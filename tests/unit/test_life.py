@@ -1,10 +1,12 @@
 """Identities, records and kept receipts: what is later said and done about a run rests on these."""
 
+import contextlib
 import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -313,3 +315,22 @@ def test_the_sweep_is_short(state: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert not sweep._needed(f"{directory.parent()}/own")
         first.add(len(set(looked)))
     assert first == {1, 2, 3}
+
+
+def test_a_last_word_that_is_written_meanwhile_goes_too(tmp_path: Path) -> None:
+    """A hook that was given up may still write into the directory while it is removed."""
+    path = tmp_path / "run"
+    path.mkdir()
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def write() -> None:
+        for number in range(40):
+            with contextlib.suppress(FileNotFoundError):
+                os.close(os.open(f"word{number}", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=fd))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    left = RunDirectory(str(path), held=-1).remove()
+    writer.join()
+    os.close(fd)
+    assert (left, path.exists()) == ([], False)
