@@ -26,7 +26,9 @@ BROKEN = {
 def matrix(suite: str, *words: str) -> tuple[int, str]:
     """Run one suite in a pytest of its own; return its status and what it printed."""
     root = Path(suites.__file__).parents[2]
-    argv = [sys.executable, "-m", "pytest", "-p", "launcher.conformance.plugin", "-p", "no:cacheprovider"]
+    # By its module alone: an installed card-run also offers it by name, and pytest takes no plugin twice.
+    plugins = ["-p", "no:card_conformance", "-p", "launcher.conformance.plugin", "-p", "no:cacheprovider"]
+    argv = [sys.executable, "-m", "pytest", *plugins]
     argv += ["-o", "testpaths=", "-o", f"pythonpath={root}", f"--rootdir={root}", "-q", "-rf"]
     argv += [f"{suites.__file__}::{suite}", f"--card-conformance-live={suite}", *words]
     done = subprocess.run(
