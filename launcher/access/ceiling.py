@@ -9,10 +9,9 @@ bound that place. What a ceiling does not state is deny.
 """
 
 from launcher.access import judge
-from launcher.access.judge import DENY, HOMES, ISOLATED, ISOLATIONS, LEVELS, SANDBOXED, UNCONFINED
-from launcher.access.profile import Profile, Root, refuse
+from launcher.access.judge import HOMES, ISOLATIONS, LEVELS, UNCONFINED
+from launcher.access.profile import Answers, Profile, Root, refuse
 from launcher.access.scope import deepest, holds, levels
-from launcher.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,23 +21,13 @@ TABLE = "ceiling"
 _Pair = tuple[str, str]
 
 
-class Ceiling(Value):
+class Ceiling(Answers):
     """A profile without a place of its own: `workspace` is the tree that cards' workspaces are in, or "" for any.
 
     Raises Refused (`access-profile`) with every problem at once.
     """
 
     workspace: str = ""
-    workspace_read: str = DENY
-    workspace_write: str = DENY
-    host_read: str = DENY
-    host_write: str = DENY
-    network: str = DENY
-    command: str = DENY
-    home: str = ISOLATED
-    isolation: str = SANDBOXED
-    ack_unconfined: bool = False
-    roots: tuple[Root, ...] = ()
 
     if not TYPE_CHECKING:  # checkers see the fields, as for any Value
 

@@ -31,12 +31,8 @@ class Root(Value):
     write: str = DENY
 
 
-class Profile(Value):
-    """What a card may do. `workspace` is its own tree, `host_*` is every other path of the bench, `roots` are between.
-
-    Paths are absolute and in normal form, taken as they are: `launcher.access.table.parse` resolves links first. Roots
-    are kept in the order of their paths. Raises Refused (`access-profile`) with every problem at once.
-    """
+class Answers(Value):
+    """The fields that a profile and a ceiling are made of, in the order that they are told in."""
 
     workspace: str
     workspace_read: str = DENY
@@ -49,6 +45,14 @@ class Profile(Value):
     isolation: str = SANDBOXED
     ack_unconfined: bool = False
     roots: tuple[Root, ...] = ()
+
+
+class Profile(Answers):
+    """What a card may do. `workspace` is its own tree, `host_*` is every other path of the bench, `roots` are between.
+
+    Paths are absolute and in normal form, taken as they are: `launcher.access.table.parse` resolves links first. Roots
+    are kept in the order of their paths. Raises Refused (`access-profile`) with every problem at once.
+    """
 
     if not TYPE_CHECKING:  # checkers see the fields, as for any Value
 
