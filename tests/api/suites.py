@@ -111,6 +111,16 @@ class OnBench(Conformance):
     allowed = ALLOWED
 
 
+class WithoutWalls(OnBench):
+    """A suite of a plain container that claims one thing."""
+
+    claim = ""
+
+    def make(self, scene: Scene) -> Plain:  # noqa: ARG002 - the shape is the suite's
+        """Return it."""
+        return Plain(self.claim)
+
+
 class TestCard(OnBench):
     """card-run's own executor."""
 
@@ -151,36 +161,28 @@ class TestUnlimited(OnBench):
         return Claiming(scene, settings=Settings())
 
 
-class TestOpenNetwork(OnBench):
+class TestOpenNetwork(WithoutWalls):
     """Breaks network_boundary."""
 
-    def make(self, scene: Scene) -> Plain:  # noqa: ARG002 - the shape is the suite's
-        """Return it."""
-        return Plain("network_boundary")
+    claim = "network_boundary"
 
 
-class TestOpenAddresses(OnBench):
+class TestOpenAddresses(WithoutWalls):
     """Breaks address_network."""
 
-    def make(self, scene: Scene) -> Plain:  # noqa: ARG002 - the shape is the suite's
-        """Return it."""
-        return Plain("address_network")
+    claim = "address_network"
 
 
-class TestOpenProcesses(OnBench):
+class TestOpenProcesses(WithoutWalls):
     """Breaks process_boundary."""
 
-    def make(self, scene: Scene) -> Plain:  # noqa: ARG002 - the shape is the suite's
-        """Return it."""
-        return Plain("process_boundary")
+    claim = "process_boundary"
 
 
-class TestNames(OnBench):
+class TestNames(WithoutWalls):
     """Claims target_network, which nothing can try."""
 
-    def make(self, scene: Scene) -> Plain:  # noqa: ARG002 - the shape is the suite's
-        """Return it."""
-        return Plain("target_network")
+    claim = "target_network"
 
 
 class TestLeaves(OnBench):

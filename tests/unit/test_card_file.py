@@ -11,12 +11,13 @@ import tomlkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher import launch, network, options, trust
+from launcher import launch, options, trust
 from launcher.access import judge
 from launcher.cardfile import keys, kinds, load, origin, position, schema, shape
 from launcher.egress.policy import BASE_NAMES
 from launcher.launch import Launch
 from oci.refusal import Refusal, Refused
+from tests.unit import surroundings
 
 LEVELS = st.sampled_from(judge.LEVELS)
 
@@ -24,15 +25,7 @@ LEVELS = st.sampled_from(judge.LEVELS)
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give the test a HOME of its own, with a policy file, and a bench with a route."""
-    home = tmp_path / "home"
-    (home / ".config/card-run").mkdir(parents=True)
-    (home / ".config/card-run/egress.txt").write_text("\n".join((*BASE_NAMES, "pypi.org", "model.example.org")) + "\n")
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr(network, "_default_route4", lambda: True)
-    monkeypatch.setattr(network, "_default_route6", lambda: False)
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "TERM"):
-        monkeypatch.delenv(name, raising=False)
-    return home
+    return surroundings.own_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture

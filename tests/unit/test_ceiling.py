@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from launcher import bench, launch, network, options, reach
+from launcher import bench, launch, options, reach
 from launcher.access import judge
 from launcher.access.ceiling import Ceiling
 from launcher.access.profile import Profile, Root
@@ -22,6 +22,7 @@ from launcher.reach import Opened
 from launcher.request import Request
 from launcher.run import decided
 from oci.refusal import Refusal
+from tests.unit.surroundings import own_home
 
 OPEN = {**dict.fromkeys(judge.LEVELLED, judge.ALLOW), "home": "real"}
 Config = Callable[..., Path]
@@ -47,16 +48,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give the test a HOME of its own with a policy file, a bench with a route, and directories to name."""
-    home = tmp_path / "home"
-    (home / ".config/card-run").mkdir(parents=True)
-    (home / ".config/card-run/egress.txt").write_text("\n".join((*BASE_NAMES, "pypi.org", "model.example.org")) + "\n")
     for name in ("work", "data", "data/open", "data/shut"):
         (tmp_path / name).mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr(network, "_default_route4", lambda: True)
-    monkeypatch.setattr(network, "_default_route6", lambda: False)
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "TERM"):
-        monkeypatch.delenv(name, raising=False)
+    own_home(tmp_path, monkeypatch)
     return tmp_path
 
 

@@ -17,23 +17,9 @@ from launcher.probe.judge import BROKEN, HELD, NO_CONTROL, NOT_HERE, Outcome
 from launcher.probe.probes import HOST, PROBES, ROUTE4, ROUTE6, Probe
 from launcher.run.receipt import Measured, guarantees
 from launcher.seccomp import table
+from tests.unit.surroundings import INSIDE
 
-STAGE2 = {
-    "backend": "landlock",
-    "used": "7",
-    "lifeline": "armed",
-    "proof": "ok",
-    "egress": "ok",
-    "no_new_privs": "1",
-    "caps": "none",
-    "seccomp_mode": "2",
-    "seccomp_denied": "EPERM",
-    "user_namespace": "own",
-    "write_outside": "EACCES",
-    "read_outside": "EACCES",
-    "env": "scrubbed",
-    "limit_nofile": "64",
-}
+STAGE2 = {**INSIDE, "limit_nofile": "64"}
 CALLS = [probe for probe in PROBES if probe.attempt[0] == "syscall"]
 
 

@@ -12,22 +12,7 @@ from launcher.options import read
 from launcher.plan import Plan
 from launcher.run import receipt
 from launcher.run.receipt import Measured
-
-INSIDE = {
-    "backend": "landlock",
-    "used": "7",
-    "proof": "ok",
-    "lifeline": "armed",
-    "egress": "ok",
-    "env": "scrubbed",
-    "no_new_privs": "1",
-    "caps": "none",
-    "seccomp_mode": "2",
-    "seccomp_denied": "EPERM",
-    "user_namespace": "own",
-    "write_outside": "EACCES",
-    "read_outside": "EACCES",
-}
+from tests.unit.surroundings import INSIDE
 
 
 def planned(*words: str) -> Plan:
