@@ -10,7 +10,8 @@ from launcher.run import receipt
 from launcher.stage2 import unattended
 from oci import records
 from oci.refusal import Refused
-from tests.unit.test_receipt import INSIDE, measured, planned
+from tests.unit.surroundings import INSIDE
+from tests.unit.test_receipt import measured, planned
 
 RECORDS = {
     "schema": "1",
