@@ -18,6 +18,7 @@ from launcher.request import Request
 from launcher.run import foreground
 from launcher.run.channel import CONTAINER_FD, LIFELINE_FD, Channel, Lifeline
 from launcher.run.receipt import Measured, lacking
+from launcher.run.session import refusals_of
 from launcher.value import Value
 from oci import strictjson
 from oci.refusal import Refusal, Refused
@@ -92,11 +93,12 @@ def _let_go(run: Run, known: Card, items: list[tuple[str, str]], channel: Channe
     try:
         channel.send(items)
         sender = channel.sender()
-        process = os.pidfd_open(sender) if sender else -1
+        process = _held(sender) if sender else None
         report = channel.receive()
     except OSError:
-        process, report = -1, None
-    if report is None or process < 0:
+        process, report = None, None
+    # Who refuses has said why, and may have ended before it could be held.
+    if report is None or (process is None and report.get("status") == ["ok"]):
         raise Refused(
             [
                 Refusal(
@@ -106,9 +108,8 @@ def _let_go(run: Run, known: Card, items: list[tuple[str, str]], channel: Channe
                 )
             ]
         )
-    if report.get("status") != ["ok"]:
-        told = zip(report.get("reason", ()), report.get("text", ()), report.get("hint", ()), strict=False)
-        raise Refused([Refusal(*one) for one in told] or [Refusal("stage2-refused", "stage 2 gave no reason")])
+    if process is None or report.get("status") != ["ok"]:
+        raise Refused(refusals_of(report))
     _count(run)
     inside = {key: values[-1] for key, values in report.items()}
     measured = Measured(hook=run.read(rundir.HOOK) or {}, stage2=inside, times_ms={})
@@ -117,6 +118,14 @@ def _let_go(run: Run, known: Card, items: list[tuple[str, str]], channel: Channe
         raise Refused(missing)
     channel.send([("go", "1")])
     return process
+
+
+def _held(pid: int) -> int | None:
+    """Return a pidfd of a process, or None when it has ended."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
 
 
 def _count(run: Run) -> None:
