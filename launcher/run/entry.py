@@ -9,6 +9,7 @@ Neither can harm the other: each has a Landlock domain of its own, so neither ma
 
 import os
 import signal
+import subprocess
 from typing import Any
 
 from hooks import rundir
@@ -22,6 +23,9 @@ from launcher.run.session import refusals_of
 from launcher.value import Value
 from oci import strictjson
 from oci.refusal import Refusal, Refused
+
+# podman's status for a command whose container went before it could be asked: it was killed with the card.
+_UNTOLD, _KILLED = 255, 128 + signal.SIGKILL
 
 
 class Card(Value):
@@ -55,10 +59,10 @@ def enter(run: Run, known: Card, asked: Request, *, env: tuple[tuple[str, str], 
     Of what is asked, command, directory, input and terminal are meant here; `env` comes on top of the image's.
     A terminal of ours is made raw by podman while it runs. What is sent to us is passed on to it.
     """
-    channel, lifeline = Channel(), Lifeline()
+    channel, lifeline, container = Channel(), Lifeline(), run.container or ""
     apart = not asked.tty and not (asked.interactive and os.isatty(0))
     child = foreground.start(
-        _words(run, known, asked, podman),
+        _words(container, known, asked, podman),
         descriptors=((channel.theirs, CONTAINER_FD), (lifeline.theirs, LIFELINE_FD)),
         apart=apart,
     )
@@ -70,14 +74,21 @@ def enter(run: Run, known: Card, asked: Request, *, env: tuple[tuple[str, str], 
         channel.close()  # stage 2 sees it, and refuses
         os.waitpid(child, 0)
         raise
-    return foreground.wait(child, lambda number: signal.pidfd_send_signal(process, number), by_keys=apart)
+    status = foreground.wait(child, lambda number: signal.pidfd_send_signal(process, number), by_keys=apart)
+    return _KILLED if status == _UNTOLD and not _exists(container, podman) else status
 
 
-def _words(run: Run, known: Card, asked: Request, podman: str) -> list[str]:
+def _exists(container: str, podman: str) -> bool:
+    """Return whether podman still has a container (podman-container-exists(1))."""
+    words = [podman, "--remote=false", "container", "exists", container]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def _words(container: str, known: Card, asked: Request, podman: str) -> list[str]:
     # No keys to detach with: it would be left behind without us, and Ctrl-P is every shell's own.
     words = [podman, "--remote=false", "exec", "--preserve-fds=2", "--detach-keys=", "--workdir=/"]
     words += [f"--interactive={str(asked.interactive).lower()}", f"--tty={str(asked.tty).lower()}"]
-    return [*words, run.container or "", *known.argv]
+    return [*words, container, *known.argv]
 
 
 def _said(run: Run, known: Card, asked: Request, env: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
