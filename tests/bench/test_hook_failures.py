@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from hooks import rundir
 from oci.hooksd import PRESTART_TIMEOUT
 from tests.bench.cards import card, run
+from tests.bench.lives import until
 from tests.bench.test_hooks import hooks
 from tests.bench.test_proof import COPY, WORKER, never_ran, stand_in
 
@@ -53,17 +55,27 @@ def test_nft_that_hangs() -> None:
     assert time.monotonic() - start < PRESTART_TIMEOUT - 20
 
 
-def stopped_before_its_plan(run_id: str, env: dict[str, str] | None = None) -> tuple["subprocess.Popen[str]", Path]:
-    """Start a card and stop its card-run while it still resolves; return the process and the run directory."""
-    words = ["card-run", "--run", run_id, "--resolver", "192.0.2.99", "--resolve-timeout", "2", *WORKER]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+@contextmanager
+def stopped_before_its_plan(
+    run_id: str, env: dict[str, str] | None = None
+) -> Generator[tuple["subprocess.Popen[str]", Path]]:
+    """Start a card whose card-run is stopped while it still resolves; give the process and the run directory.
+
+    It goes on, and comes to its end, at the latest when the block ends.
+    """
+    words = ["card-run", "--run", run_id, "--resolver", "192.0.2.99", "--resolve-timeout", "10", *WORKER]
     directory = RUNS / run_id
-    # Without its keeper yet, a stopped card-run would leave the hook with nobody to answer until the runtime's timeout.
-    keeper = ["pgrep", "--parent", str(process.pid), "--exact", "card-keeper"]
-    while not ((directory / "cid").exists() and run(keeper).out):
-        assert process.poll() is None
-    process.send_signal(signal.SIGSTOP)
-    return process, directory
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            # Without its keeper yet, a stopped card-run would leave the hook with nobody to answer it.
+            keeper = ["pgrep", "--parent", str(process.pid), "--exact", "card-keeper"]
+            while not ((directory / "cid").exists() and run(keeper).out):
+                assert process.poll() is None
+            process.send_signal(signal.SIGSTOP)
+            assert not (directory / "plan.json").exists()
+            yield process, directory
+        finally:
+            process.send_signal(signal.SIGCONT)
 
 
 def let_go_on(process: "subprocess.Popen[str]") -> str:
@@ -77,13 +89,11 @@ def let_go_on(process: "subprocess.Popen[str]") -> str:
 @pytest.mark.usefixtures("nothing_left")
 def test_a_plan_that_never_comes() -> None:
     """While card-run is stopped before its plan is whole, the hook gives up by itself; nothing of the card is left."""
-    process, directory = stopped_before_its_plan("late")
-    deadline = time.monotonic() + rundir.LOCK_DEADLINE + 15
-    while not (directory / "hook.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert '"plan-late"' in (directory / "hook.json").read_text()
-    assert "reason=plan-late " in (directory / "hook.log").read_text()
-    assert "SANDBOX REFUSED reason=" in let_go_on(process)
+    with stopped_before_its_plan("late") as (process, directory):
+        until((directory / "hook.json").exists, seconds=rundir.LOCK_DEADLINE + 15)
+        assert '"plan-late"' in (directory / "hook.json").read_text()
+        assert "reason=plan-late " in (directory / "hook.log").read_text()
+        assert "SANDBOX REFUSED reason=" in let_go_on(process)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -91,14 +101,11 @@ def test_a_hook_that_is_killed(tmp_path: Path) -> None:
     """The runtime kills a hook past its timeout: podman removes the container, nothing is left."""
     change = COPY + "text = open(path).read()\nassert '\"timeout\":75' in text\n"
     change += 'open(path, "w").write(text.replace(\'"timeout":75\', \'"timeout":2\'))\n'
-    process, directory = stopped_before_its_plan("killed", stand_in(tmp_path, change))
-    deadline = time.monotonic() + 15
-    while run(["podman", "ps", "--all", "--quiet"]).out and time.monotonic() < deadline:
-        pass
-    assert not run(["podman", "ps", "--all", "--quiet"]).out
-    assert not (directory / "hook.json").exists()
-    assert not (directory / "card/proof").exists()
-    assert "SANDBOX REFUSED reason=" in let_go_on(process)
+    with stopped_before_its_plan("killed", stand_in(tmp_path, change)) as (process, directory):
+        until(lambda: not run(["podman", "ps", "--all", "--quiet"]).out, seconds=15)
+        assert not (directory / "hook.json").exists()
+        assert not (directory / "card/proof").exists()
+        assert "SANDBOX REFUSED reason=" in let_go_on(process)
 
 
 @pytest.mark.usefixtures("nothing_left")
