@@ -9,7 +9,22 @@ import typer
 from launcher import launch, options, report
 from launcher.check import facts
 from launcher.run import output
-from launcher.verbs import attach, cards, denials, egress, gc, grant, hooks, logs, pool, prepare, probe, ps, runtime
+from launcher.verbs import (
+    attach,
+    cards,
+    denials,
+    egress,
+    gc,
+    grant,
+    hooks,
+    logs,
+    pool,
+    prepare,
+    probe,
+    ps,
+    runtime,
+    takes,
+)
 from launcher.verbs import exec as enter
 from launcher.verbs import show as shown
 from launcher.verbs import stop as ended
@@ -20,21 +35,29 @@ app = typer.Typer(
     help="Look at cards and at what this bench can enforce. card-run starts them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(runtime.app, name="runtime")
 app.add_typer(egress.app, name="egress")
 app.add_typer(hooks.app, name="hooks")
 app.add_typer(grant.app, name="grant")
 app.add_typer(pool.app, name="pool")
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - click gives an option's callback its value like this
+    if wanted:
+        sys.stdout.write(f"card {options.VERSION}\n")
+        raise typer.Exit
 
 
 @app.callback()
-def _root() -> None:
-    """Keep `card VERB` the form even while there are few verbs."""
+def _root(
+    *, _: Annotated[bool, typer.Option("--version", help="print the version", callback=_version, is_eager=True)] = False
+) -> None:
+    pass
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(**takes.A_RUN)
 def plan(_: typer.Context) -> None:
     """Print what a run would be made of, and start nothing. Takes card-run's options.
 
@@ -68,7 +91,7 @@ def check(*, as_json: Annotated[bool, typer.Option("--json", help="print the fin
     raise typer.Exit(0 if all(finding.good for finding in findings) else 1)
 
 
-app.command(context_settings=_PASS_ON)(prepare.prepare)
+app.command(**takes.A_RUN)(prepare.prepare)
 app.command("new")(cards.new)
 app.command("set")(cards.set_)
 app.command("get")(cards.get)

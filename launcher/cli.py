@@ -19,8 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-VERSION = "0.1.0"
-
 
 def main() -> "NoReturn":
     """Run card-run and end the process with its exit status."""
@@ -65,7 +63,7 @@ def _main(arguments: list[str]) -> int:
         sys.stdout.write(options.help_text())
         return 0
     if instead["version"]:
-        sys.stdout.write(f"card-run {VERSION}\n")
+        sys.stdout.write(f"card-run {options.VERSION}\n")
         return 0
     judged, refusals = launch.judge(asked)
     if not asked.plan:

@@ -22,14 +22,13 @@ _SECONDS = 20
 
 
 def plan_of(run: str) -> Egress:
-    """Return what a running card may reach; raises Refused when no run of that name lives."""
+    """Return what a living run may reach; raises Refused (`run-ended`) when it is gone by now."""
     path = f"{directory.parent()}/{run}"
     try:
         with open(f"{path}/{rundir.PLAN}", "rb") as file:
             return egress_of(file.read())
     except OSError:
-        text = f"no run called {run} is running"
-        raise Refused([Refusal("unknown-run", text, "card show tells of one that has ended")]) from None
+        raise Refused([Refusal("run-ended", f"{run} has ended", f"card show {run}")]) from None
 
 
 def alive(run: str) -> bool:

@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+VERSION = "0.1.0"
 FLAG, ONE, MANY = "flag", "one", "many"
 
 

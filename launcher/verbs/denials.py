@@ -25,6 +25,7 @@ def denials(
 
     Example: card denials c2b5b8c82de --follow
     """
+    named.living([run])
     egress = live.plan_of(run)
     told: dict[tuple[str, str, int], int] = {}
     while True:

@@ -142,7 +142,7 @@ def audit(run: str) -> None:
     """Read a run's table from the kernel and judge it against what was applied; exit 1 when it differs."""
     egress = bench_tables.recorded().get(run)
     if egress is None:
-        raise Refused([Refusal("unknown-run", f"no table of a run called {run} was applied here")])
+        raise Refused([Refusal("no-such-run", f"no table of a run called {run} was applied here")])
     try:
         facts, _ = bench_tables.live(egress)
     except Refused as error:

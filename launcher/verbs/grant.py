@@ -15,17 +15,17 @@ from launcher import bench, options
 from launcher.grants import approval, keys, records, spent, state, token, words
 from launcher.request import Request
 from launcher.run import output
+from launcher.verbs import takes
 from oci.refusal import Refusal, Refused
 
 app = typer.Typer(help="Open one gated thing for one run: grants, and the key that signs them.", no_args_is_help=True)
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 _OWN = ("--class", "--target", "--seconds", "--require", "--out")
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Which = Annotated[str, typer.Argument(help="a grant's id, or its token as --grant takes it: TOKEN, @FILE, fd:N")]
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(**takes.A_RUN)
 def issue(
     _: typer.Context,
     cls: Annotated[

@@ -13,12 +13,12 @@ import typer
 
 from launcher.pool import place, wire
 from launcher.run import output
+from launcher.verbs import takes
 from oci.refusal import Refusal, Refused
 
 app = typer.Typer(help="Warm cards: started ahead, taken by card-run.", no_args_is_help=True)
 if TYPE_CHECKING:
     import _socket
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 _BACKLOG = 64
 _STOP_SECONDS = 60
 _START_SECONDS = 150
@@ -27,7 +27,7 @@ _STEP = 0.02
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(**takes.A_CARD)
 def start(
     context: typer.Context,
     *,

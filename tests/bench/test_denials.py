@@ -63,6 +63,6 @@ def test_follow_ends_with_the_run() -> None:
 
 
 def test_no_such_run() -> None:
-    """A run that does not live is said to be unknown; the verb could not run."""
+    """A run that does not live is refused as every verb does."""
     done = run(["card", "denials", "nobody"])
-    assert (done.status, done.out, done.reasons) == (2, "", ["unknown-run"])
+    assert (done.status, done.out, done.reasons) == (2, "", ["no-such-run"])

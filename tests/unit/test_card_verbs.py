@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+from launcher import options
 from launcher.card import app
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +55,24 @@ def test_every_verb_has_help(name: str) -> None:
     done = card(*name.split()[1:], "--help")
     assert done.returncode == 0, done.stderr
     assert VERBS[name].help.split()[0] in done.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("ps",), ("grant", "list")])
+def test_the_short_question_is_the_long_one(words: tuple[str, ...]) -> None:
+    """`-h` asks for help as `card-run -h` does, of every verb."""
+    assert card(*words, "-h").stdout == card(*words, "--help").stdout != ""
+
+
+def test_version() -> None:
+    """`card --version` says its name and the one version there is."""
+    done = card("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"card {options.VERSION}\n", "")
+
+
+@pytest.mark.parametrize("name", ["plan", "prepare", "grant issue"])
+def test_who_takes_a_run_shows_where_its_command_goes(name: str) -> None:
+    """The usage of what takes card-run's own words has the worker's command in it."""
+    assert "[-- COMMAND [ARG]...]" in card(*name.split(), "--help").stdout
 
 
 @pytest.mark.parametrize("words", [("nonesuch",), ("probe", "--nonesuch"), ("runtime", "build", "extra")])

@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from launcher import card, cli, options
+from launcher import card, options
 from launcher.access import judge
 from launcher.cardfile import keys
 
@@ -45,7 +45,7 @@ def test_readme_names_real_targets() -> None:
 def test_one_version() -> None:
     """`--version` says what the package is called."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["version"] == cli.VERSION
+    assert project["version"] == options.VERSION
 
 
 def test_manual_page_has_every_verb() -> None:
