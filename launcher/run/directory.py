@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STAGE2_DIRECTORY = "card"
 HOOKS_DIRECTORY = "hooks.d"
-# An empty file that is there once the worker was released.
+# There once the worker was released: what was measured of its walls, for `card show`.
 RELEASED = "released"
 # An empty file that is there while the run is a warm card that nobody has taken.
 WARM_CARD = "warm"

@@ -8,7 +8,7 @@ import sys
 
 from launcher.plan import Plan
 from launcher.run import events
-from launcher.run.receipt import Measured, guarantees, level
+from launcher.run.receipt import Measured, enforced
 from launcher.suppress import suppress
 from oci.refusal import Refusal
 
@@ -64,16 +64,15 @@ def ok(plan: Plan, measured: Measured) -> None:
         f"deny={facts['deny']}",
         f"names={facts['names']}",
         f"net={plan.launch.net}",
-        f"level={level(guarantees(measured, plan.launch.limits.expected()))}",
+        f"level={enforced(plan, measured)['level']}",
     ]
     say("SANDBOX OK " + " ".join(words))
 
 
 def started(plan: Plan, measured: Measured) -> None:
     """Tell who listens that the worker starts now, and what was measured of its walls."""
-    bits = guarantees(measured, plan.launch.limits.expected())
     lifeline = measured.stage2.get("lifeline") == "armed"
-    events.send("started", run=plan.launch.run, level=level(bits), guarantees=bits, lifeline=lifeline)
+    events.send("started", run=plan.launch.run, **enforced(plan, measured), lifeline=lifeline)
 
 
 def notes(plan: Plan) -> None:

@@ -116,6 +116,12 @@ def level(bits: dict[str, bool]) -> str:
     return "degraded" if any(bits.values()) else "none"
 
 
+def enforced(plan: Plan, measured: Measured) -> dict[str, Any]:
+    """Return the level and each guarantee, as plain data for JSON."""
+    bits = guarantees(measured, plan.launch.limits.expected())
+    return {"level": level(bits), "guarantees": bits}
+
+
 def _access(launch: Launch) -> dict[str, Any]:
     """Return what each wall made of the profile that the run was held to, and what grants opened."""
     if launch.bounds is None:
@@ -132,7 +138,6 @@ def _access(launch: Launch) -> dict[str, Any]:
 
 def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> dict[str, Any]:
     """Return the receipt as plain data for JSON; `ended` is in seconds since the epoch."""
-    bits = guarantees(measured, plan.launch.limits.expected())
     launch = plan.launch
     return {
         "schema": SCHEMA,
@@ -150,8 +155,7 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "command": list(launch.command),
         "user": launch.user,
         "net": launch.net,
-        "level": level(bits),
-        "guarantees": bits,
+        **enforced(plan, measured),
         "non_claims": list(NON_CLAIMS),
         "bench": {"documentation_ranges": plan.bench.documentation_ranges, "benches": list(plan.bench.benches)},
         "policy": launch.policy_path,

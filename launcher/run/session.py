@@ -17,7 +17,7 @@ from launcher.run.detach import Parted
 from launcher.run.directory import RELEASED, STAGE2_DIRECTORY, RunDirectory
 from launcher.run.keeper import Keeper
 from launcher.run.process import Podman
-from launcher.run.receipt import Measured, shortfall
+from launcher.run.receipt import Measured, enforced, shortfall
 from launcher.runtime import Runtime
 from oci import strictjson
 from oci.refusal import Refusal, Refused
@@ -169,7 +169,7 @@ class Session:
             output.notes(plan)
             output.ok(plan, measured)
         self._podman.release()
-        self._run.write(RELEASED, b"")
+        self._run.write(RELEASED, strictjson.dump(enforced(plan, measured)).encode())
         self._let_go()
         self._mark("released")
         return measured

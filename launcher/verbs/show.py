@@ -14,6 +14,7 @@ from launcher import live
 from launcher.life import kept, runs
 from launcher.life.runs import Ended, Run
 from launcher.run import output
+from launcher.run.directory import RELEASED
 from launcher.verbs import human, named, ps
 from oci.refusal import Refused
 
@@ -38,6 +39,7 @@ def _living(one: Run) -> dict[str, Any]:
     if one.record is not None:
         content |= {name: value for name, value in one.record.as_dict().items() if name != "launcher"}
         content["launcher"] = one.record.launcher.pid if one.record.launcher else None
+    content |= one.read(RELEASED) or {}
     content["hook"] = one.read(rundir.HOOK)
     with contextlib.suppress(OSError, Refused), open(f"{one.path}/{rundir.PLAN}", "rb") as file:
         pins = hooks_plan.egress_of(file.read()).pins

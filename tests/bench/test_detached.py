@@ -276,8 +276,13 @@ def test_ps_reads_what_was_denied_from_the_kernel() -> None:
     assert {line.split()[0]: line[column:].split()[0] for line in lines} == {busy: "3", idle: "0"}
     shown = verb("show", busy).out
     assert re.search(r"^198\.51\.100\.66 +tcp +443 +2$", shown, re.MULTILINE), shown
+    walls = json.loads(verb("show", busy, "--json").out)
+    assert re.search(r"^level +full$", shown, re.MULTILINE), shown
     assert verb("stop", busy, idle).status == 0
     last = json.loads(verb("ps", "--last", "1", "--json").out)
+    receipts = [json.loads(verb("show", run_id, "--json").out) for run_id in (busy, idle)]
+    assert walls["guarantees"] == receipts[0]["guarantees"]
+    assert [walls["level"], *(receipt["level"] for receipt in receipts)] == ["full"] * 3
     assert (last["state"], last["exit_status"], last["denied"]) == ("ended", 143, 3 if last["run"] == busy else 0)
     assert {busy, idle} <= set(verb("ps", "--all", "--quiet").out.split())
     assert verb("ps", "--quiet").out == ""

@@ -12,6 +12,7 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -37,11 +38,16 @@ class Terminal:
 
     def until(self, text: str) -> str:
         """Return what is shown up to and with the text, from where the last call ended."""
+        end = time.monotonic() + PATIENCE_SECONDS
         while text not in self._unread:
-            assert select.select([self._master], [], [], PATIENCE_SECONDS)[0], f"no {text!r} in {self.shown!r}"
+            assert self._more(end), f"no {text!r} in {self.shown!r}"
             self._read()
         before, _, self._unread = self._unread.partition(text)
         return before + text
+
+    def _more(self, end: float) -> bool:
+        """Return whether there is something to read, or its end, before that moment (time.monotonic)."""
+        return bool(select.select([self._master], [], [], max(0, end - time.monotonic()))[0])
 
     def _read(self) -> None:
         try:
@@ -82,12 +88,13 @@ class Terminal:
 
     def ended(self) -> int:
         """Return the program's exit status, having read all it still says."""
-        while self._master >= 0 and select.select([self._master], [], [], PATIENCE_SECONDS)[0]:
+        end = time.monotonic() + PATIENCE_SECONDS
+        while self._master >= 0 and self._more(end):
             try:
                 self._read()
             except AssertionError:
                 break
-        return self._program.wait(timeout=PATIENCE_SECONDS)
+        return self._program.wait(timeout=max(1, end - time.monotonic()))
 
 
 def terminal(*words: str) -> AbstractContextManager[Terminal]:
