@@ -36,7 +36,7 @@ def approve(
             profile,
             binding,
             cls=cls,
-            target=normal,
+            target=target,  # as it was asked: what it leads through is judged there
             seconds=settings.grant_seconds if seconds is None else seconds,
             most=settings.grant_seconds,
             required=required,

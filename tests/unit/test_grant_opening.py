@@ -126,6 +126,17 @@ def test_asking_for_less_is_heard(place: Path) -> None:
     assert roots(found) == {str(place / "w"): WRITE, str(place / "w/src"): READ}
 
 
+def test_a_link_that_a_worker_made_is_not_approved(place: Path) -> None:
+    """Asked about a name in the workspace, a person says yes to that name, and not to where a worker has it lead."""
+    (place / "precious").touch()
+    (place / "w/notes").symlink_to(place / "precious")
+    for level in ("gated", "allow"):
+        request = asked(place, levels={"workspace_write": level, "host_read": "gated", "host_write": "gated"})
+        with pytest.raises(Refused, match="target-linked"):
+            token(request, PATH, str(place / "w/notes"))
+        assert token(request, PATH, str(place / "precious"))
+
+
 def test_one_host_and_no_base_name(place: Path) -> None:
     """A network grant opens its host alone: not even the base names, and not what the card lists besides."""
     request = asked(place, allow_host=("github.com",))

@@ -80,6 +80,21 @@ def test_issuing_says_no_or_cannot(
     assert capsys.readouterr().out == ""
 
 
+def test_a_link_that_a_worker_made_is_refused_by_name(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The target is judged as it was typed, a directory as a shell completes it too; no token is printed."""
+    (place / "w/src").mkdir()
+    (place / "w/notes").symlink_to(place / "w/--target")
+    (place / "w/into").symlink_to(place / "w/src")
+    tree = ["--class", "filesystem.tree.write.v1", "--target"]
+    for words in ([*CLASS, "--target", str(place / "w/notes")], [*tree, f"{place}/w/into/"]):
+        assert verb(monkeypatch, "issue", *words, *rest(place)) == 1
+        out, told = capsys.readouterr()
+        assert (out, "target-linked" in told) == ("", True)
+    assert verb(monkeypatch, "issue", *tree, f"{place}/w/src/", *rest(place)) == 0
+
+
 def test_a_token_goes_to_a_new_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--out` makes a file of its owner's alone, and writes over none: a link there is not followed."""
     words = ["issue", *CLASS, "--target", str(place / "w/--target"), "--out", str(place / "token"), *rest(place)]
