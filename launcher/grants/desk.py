@@ -55,13 +55,14 @@ def issue(  # noqa: PLR0913 - everything that a grant is tied to
     `summary` is what the command is called where grants are listed.
     """
     kind = classes.find(cls)
+    mark = spent.mark(state)  # before the time: another process may move it on
     now = int(time.time())
     normal = classes.normalise(kind, target, command=binding.command)
     found = classes.anchor(normal) if kind.form in {classes.PATH_FORM, classes.TREE_FORM} else Anchor()
     wanted = guarantees.spell((*guarantees.needed(profile), *required))
     refusals = _linked(profile, target.removeprefix(TREE), normal) if found.path else []
     refusals += [*_gated(profile, kind, normal), *classes.unsupported(kind, normal, found), *_run(binding)]
-    refusals += [*_seconds(seconds, most), *_clock(state, now), *_promised(wanted, binding)]
+    refusals += [*_seconds(seconds, most), *_clock(mark, now), *_promised(wanted, binding)]
     if refusals:
         raise Refused(refusals)
     key = keys.current(state, now=now)
@@ -168,8 +169,8 @@ def _seconds(seconds: int, most: int) -> list[Refusal]:
     return [Refusal("bad-expiry", f"a grant is good for 1 to {most} seconds, not {seconds}", "the bench sets the most")]
 
 
-def _clock(state: State, now: int) -> list[Refusal]:
-    if now >= spent.mark(state):
+def _clock(mark: int, now: int) -> list[Refusal]:
+    if now >= mark:
         return []
     text = "the clock was set back: it cannot be told which grants were used"
     return [Refusal("grant-state", text, "set the clock, or `card grant rotate --now`")]

@@ -57,10 +57,9 @@ def add(state: State, grant: Grant, *, summary: str, now: int) -> None:
     try:
         shown = {name: getattr(grant, name) for name in SHOWN}
         state.write(_name(grant), strictjson.dump({"grant": shown, "summary": summary}).encode(), at=fd)
-        for name in os.listdir(fd):
-            if spent.expires_of(name) <= now:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=fd)
+        for name in spent.over(fd, now=now):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=fd)
     finally:
         os.close(fd)
 

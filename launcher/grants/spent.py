@@ -14,6 +14,7 @@ DIRECTORY = "spent"
 MARK = "mark"
 USED, REVOKED = "used", "revoked"
 _MANY = 256
+_ABANDONED = 60
 
 
 def spend(state: State, nonce: str, *, expires: int, now: int) -> None:
@@ -63,7 +64,7 @@ def prune(state: State, *, now: int) -> None:
     """Remove what has expired, the mark first."""
     fd = state.sub(DIRECTORY)
     try:
-        gone = [name for name in os.listdir(fd) if expires_of(name) <= now]
+        gone = over(fd, now=now)
         if gone:
             with state.locked():
                 state.write(MARK, str(max(now, mark(state))).encode())
@@ -108,7 +109,26 @@ def _name(nonce: str, expires: int) -> str:
     return f"{expires}.{nonce}"
 
 
-def expires_of(name: str) -> int:
+def over(fd: int, *, now: int) -> list[str]:
+    """Return the names in a directory whose expiry has come, and those that are not ours.
+
+    What another process is writing (`State.write`) is left to it, unless it died: then a minute is long.
+    """
+    return [
+        name
+        for name in os.listdir(fd)
+        if _expires_of(name) <= now and not (name.startswith(".") and _fresh(fd, name, now=now))
+    ]
+
+
+def _fresh(fd: int, name: str, *, now: int) -> bool:
+    try:
+        return os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime > now - _ABANDONED
+    except FileNotFoundError:
+        return True  # it was put in its place meanwhile
+
+
+def _expires_of(name: str) -> int:
     """Return the expiry that a file's name begins with; 0 for a name that is not one of ours."""
     number = name.partition(".")[0]
     return int(number) if number.isdigit() else 0

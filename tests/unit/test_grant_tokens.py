@@ -391,6 +391,44 @@ def test_one_of_fifty_wins(held: State) -> None:
     assert sorted(statuses) == [0, *[1] * 49]
 
 
+def test_issuing_at_the_same_moment(held: State) -> None:
+    """Processes that issue at once do not take each other's unfinished records away; what is long abandoned goes."""
+    fd = held.sub(records.DIRECTORY)
+    for name, age in ((".old", 61), (".new", 0)):
+        held.create(name, b"", at=fd)
+        os.utime(name, (time.time() - age,) * 2, dir_fd=fd)
+    children: list[int] = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for _ in range(25):
+                    issue(held)
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
+    assert len(records.listed(held, now=0)) == 100
+    assert [name for name in os.listdir(fd) if name.startswith(".")] == [".new"]
+    os.close(fd)
+
+
+def test_a_mark_that_moves_on_meanwhile(held: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process that removes what has expired, a second later, does not make this one's clock look set back."""
+    now = int(time.time())
+    read, prune = spent.mark, spent.forget
+
+    def later() -> float:
+        prune(held, now=now + 1)
+        return float(now)
+
+    monkeypatch.setattr(time, "time", later)
+    assert issue(held)[1].issued == now
+    assert read(held) == now + 1
+
+
 def test_one_of_two_keys_is_the_first(held: State) -> None:
     """Of those who need the first key at the same moment, all get one and the same."""
     start, begin = os.pipe()
