@@ -8,6 +8,8 @@ import os
 
 from hooks.plan import sha256
 from launcher.access.profile import Profile, fingerprint, pack
+from launcher.egress.policy import SIZE_LIMIT
+from launcher.fs.paths import promptly
 from launcher.request import Request
 from launcher.value import Value
 from oci.refusal import Refusal, Refused
@@ -74,13 +76,18 @@ def start_digest(request: Request) -> str:
 def route(request: Request, policy: str) -> str:
     """Return the digest of how a card reaches what: the policy file's bytes, who resolves names, where rules stand."""
     try:
-        with open(policy, "rb") as file:
-            content = sha256(file.read())
+        with open(policy, "rb", opener=promptly) as file:
+            content = file.read(SIZE_LIMIT + 1)
     except OSError as error:
-        text = f"egress policy {policy}: {os.strerror(error.errno or 0)}"
-        raise Refused([Refusal("policy-unreadable", text, "name another with --egress FILE")]) from None
+        raise _unreadable(policy, error.strerror or str(error)) from None
+    if len(content) > SIZE_LIMIT:
+        raise _unreadable(policy, f"it is larger than {SIZE_LIMIT >> 20} MiB")
     from launcher.egress import nameservers
 
     servers, _ = nameservers.from_flag(request.resolver) if request.resolver else nameservers.from_file()
-    items = [("domain", _ROUTE), ("policy", content), *(("resolver", one) for one in servers.servers)]
+    items = [("domain", _ROUTE), ("policy", sha256(content)), *(("resolver", one) for one in servers.servers)]
     return sha256(pack([*items, ("placement", request.net), ("dns", request.dns)]))
+
+
+def _unreadable(policy: str, why: str) -> Refused:
+    return Refused([Refusal("policy-unreadable", f"egress policy {policy}: {why}", "name another with --egress FILE")])

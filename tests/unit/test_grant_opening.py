@@ -238,6 +238,20 @@ def test_the_policy_file_stays_the_universe(place: Path, monkeypatch: pytest.Mon
     assert refused(request.replace(grant=(text,))) == ["unsupported"]
 
 
+@pytest.mark.parametrize("odd", ["pipe", "endless", "missing"])
+def test_a_policy_file_that_cannot_be_read(place: Path, odd: str) -> None:
+    """A named pipe and a file without end hold nobody up, neither who issues nor a run with a grant."""
+    request = asked(place)
+    text = token(request, PATH, str(place / "w/file"))
+    os.mkfifo(place / "pipe")
+    (place / "endless").symlink_to("/dev/zero")
+    other = request.replace(egress=str(place / odd), grant=(text,))
+    with pytest.raises(Refused, match="policy-unreadable"):
+        token(other, PATH, str(place / "w/file"))
+    with pytest.raises(Refused, match="policy-unreadable"):
+        launch.judge(other)
+
+
 def test_a_card_without_network_is_given_none(place: Path) -> None:
     """`--net none` is said by whoever runs the card, and no grant unsays it."""
     with pytest.raises(Refused, match="unsupported"):
