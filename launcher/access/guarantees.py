@@ -4,8 +4,9 @@ A guarantee is one bit, true only where a run measured it (`launcher.run.receipt
 that it can be bound by a grant.
 """
 
-from launcher.access.judge import ALLOW
+from launcher.access.judge import ALLOW, LEVELS
 from launcher.access.profile import Profile
+from launcher.access.scope import levels
 from oci.refusal import Refusal, Refused
 
 BITS = (
@@ -26,11 +27,12 @@ ALWAYS = BITS[:6]
 def needed(profile: Profile) -> tuple[str, ...]:
     """Return the guarantees without which a run would not be what its profile says.
 
-    A write boundary is needed unless all of the bench may be written, and so with reading and the network.
+    A write boundary is needed unless the workspace, every root and the rest of the bench may all be written, a read
+    boundary unless they may all be read; the others are needed whatever a profile says.
     """
     closed = {
-        "write_boundary": profile.host_write != ALLOW or any(root.write != ALLOW for root in profile.roots),
-        "read_boundary": profile.host_read != ALLOW or any(root.read != ALLOW for root in profile.roots),
+        "write_boundary": min(levels(profile, write=True).values()) < LEVELS.index(ALLOW),
+        "read_boundary": min(levels(profile, write=False).values()) < LEVELS.index(ALLOW),
         "network_boundary": True,
         "address_network": True,
         "process_boundary": True,
