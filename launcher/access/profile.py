@@ -74,10 +74,13 @@ def refuse(problems: list[Problem], *, table: str = "access") -> None:
 
 
 def pack(items: "list[tuple[str, str]]") -> bytes:
-    """Return bytes that no other list of items gives: name and value each behind its length (4 bytes, big-endian)."""
+    """Return bytes that no other list of items gives: name and value each behind its length (4 bytes, big-endian).
+
+    What is not UTF-8 on a command line is surrogates here (PEP 383), and a list with them has bytes of its own too.
+    """
     out: list[bytes] = []
     for text in (text for item in items for text in item):
-        data = text.encode()
+        data = text.encode("utf-8", "surrogatepass")
         out += [len(data).to_bytes(4, "big"), data]
     return b"".join(out)
 

@@ -54,7 +54,7 @@ def of(request: Request, profile: Profile, *, policy: str, cwd: str, promised: t
 
 def command_digest(command: tuple[str, ...]) -> str:
     """Return the digest of a command, word by word: `a b` and `a  b` are two, and so are one word and two."""
-    words = [word.encode("utf-8", "surrogateescape") for word in command]
+    words = [word.encode("utf-8", "surrogatepass") for word in command]
     return sha256(b"".join(len(word).to_bytes(4, "big") + word for word in words))
 
 

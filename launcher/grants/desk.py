@@ -79,9 +79,10 @@ def issue(  # noqa: PLR0913 - everything that a grant is tied to
         expires=now + seconds,
         nonce=os.urandom(_NONCE_BYTES).hex(),
     )
+    text = token.encode(grant, key.secret)
     spent.prune(state, now=now)
     records.add(state, grant, summary=summary, now=now)
-    return token.encode(grant, key.secret), grant
+    return text, grant
 
 
 def take(state: State, text: str, profile: Profile, binding: Binding) -> Grant:

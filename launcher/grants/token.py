@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 PREFIX = "crg1"
 VERSION = "1"
 DOMAIN = "card-run/grant"
-# Two paths of at most 4,096 bytes (PATH_MAX), in base64, and the rest.
-MOST = 16384
+# Three paths of at most 4,096 bytes (PATH_MAX), in base64, and the rest.
+MOST = 24576
 _NONCE_DIGITS = 32
 _HEX = frozenset("0123456789abcdef")
 _NUMBERS = ("device", "inode", "issued", "expires")
@@ -72,8 +72,12 @@ def mac(grant: Grant, secret: bytes) -> bytes:
 
 
 def encode(grant: Grant, secret: bytes) -> str:
-    """Return the token of a grant, signed."""
-    return f"{PREFIX}.{_text(grant.canonical())}.{_text(mac(grant, secret))}"
+    """Return the token of a grant, signed; raises Refused (`unsupported`) when it would be longer than any is."""
+    token = f"{PREFIX}.{_text(grant.canonical())}.{_text(mac(grant, secret))}"
+    if len(token) > MOST:
+        text = f"the token would have {len(token)} characters, and none has more than {MOST}"
+        raise Refused([Refusal("unsupported", text, "shorten the paths and names of the run")])
+    return token
 
 
 def decode(token: str) -> tuple[Grant, bytes]:
@@ -117,7 +121,7 @@ def _unpack(data: bytes) -> list[str]:
         if len(data) < 4 + size:
             _malformed("it is cut short")
         try:
-            words.append(data[4 : 4 + size].decode())
+            words.append(data[4 : 4 + size].decode("utf-8", "surrogatepass"))
         except UnicodeDecodeError:
             _malformed("it is not UTF-8")
         data = data[4 + size :]

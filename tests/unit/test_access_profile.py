@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from launcher.access import compiled, guarantees
 from launcher.access.judge import LEVELLED, LEVELS
-from launcher.access.profile import Profile, Root, canonical, fingerprint
+from launcher.access.profile import Profile, Root, canonical, fingerprint, pack
 from launcher.access.scope import access_for, access_version, resolved
 from launcher.access.table import parse, parse_ceiling, problems
 from launcher.run import receipt
@@ -21,6 +21,8 @@ from tests.unit.access_profiles import PROFILES, fields
 
 ROOT = Path(__file__).parents[2]
 WORK = "/nowhere/work"
+# Any text, surrogates included (hypothesis leaves them out where none are asked for).
+_ANY = st.text(st.characters(exclude_categories=()), max_size=3)
 
 
 def refused(table: dict[str, object]) -> list[str]:
@@ -260,6 +262,14 @@ def _changed(profile: Profile, name: str, other: dict[str, Any]) -> Profile | No
 def test_canonical_bytes_are_injective(one: Profile, other: Profile) -> None:
     """Two profiles share their canonical bytes only when they are equal."""
     assert (canonical(one) == canonical(other)) == (one == other)
+
+
+@given(st.lists(st.tuples(_ANY, _ANY), max_size=3), st.lists(st.tuples(_ANY, _ANY), max_size=3))
+@example([("a", "\udcc3\udca9")], [("a", "é")])
+@example([("a", "\ud83d\ude00")], [("a", "\U0001f600")])
+def test_packed_bytes_are_injective(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> None:
+    """No two lists of items have one form in bytes, what is not UTF-8 among them; none is without one."""
+    assert (pack(one) == pack(other)) == (one == other)
 
 
 def test_canonical_bytes_are_as_documented() -> None:

@@ -11,7 +11,7 @@ from launcher.access.ceiling import Ceiling
 from launcher.access.profile import Profile, Root
 from launcher.bench import Bench, CeilingFile
 from launcher.fs import policy as filesystem
-from launcher.fs.paths import READ, WRITE
+from launcher.fs.paths import NOEXEC, READ, WRITE
 from launcher.grants import approval, bindings, classes, opening, words
 from launcher.launch import Launch
 from launcher.request import Request
@@ -137,6 +137,32 @@ def test_a_link_that_a_worker_made_is_not_approved(place: Path) -> None:
         assert token(request, PATH, str(place / "precious"))
 
 
+def test_no_grant_takes_noexec_away(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is listed as noexec is so too where a grant opens it, the tree around it, or a part of it."""
+    data, inner = place / "data", place / "data/inner"
+    inner.mkdir(parents=True)
+    gated = {"host_read": "gated", "host_write": "gated"}
+    for listed, granted, expected in (
+        (data, data, {data: NOEXEC}),
+        (inner, data, {data: READ, inner: NOEXEC}),
+        (place / "w/../data", data, {data: NOEXEC}),
+    ):
+        request = asked(place, levels=gated, read_noexec=(str(listed),))
+        found = judged(request.replace(grant=(token(request, "filesystem.tree.read.v1", str(granted)),)))
+        assert roots(found) == {str(place / "w"): READ, **{str(path): access for path, access in expected.items()}}
+    plain = asked(place, levels=gated)
+    found = judged(plain.replace(grant=(token(plain, "filesystem.tree.read.v1", str(data)),)))
+    assert roots(found)[str(data)] == READ
+    written = asked(place, levels=gated, read_noexec=(str(inner),))
+    found = judged(written.replace(grant=(token(written, TREE, str(data)),)))
+    assert roots(found) == {str(place / "w"): READ, str(data): WRITE, str(inner): NOEXEC}
+    shut = Ceiling(workspace_read="allow", host_read="gated", command="allow")
+    monkeypatch.setattr(bench, "ceiling", lambda: (CeilingFile(path="/c", data=b"", ceiling=shut), []))
+    request = asked(place, levels={"host_read": "allow", "workspace_write": "deny"}, read_noexec=(str(data),))
+    found = judged(request.replace(grant=(token(request, "filesystem.tree.read.v1", str(inner)),)))
+    assert roots(found) == {str(place / "w"): READ, str(inner): NOEXEC}
+
+
 def test_one_host_and_no_base_name(place: Path) -> None:
     """A network grant opens its host alone: not even the base names, and not what the card lists besides."""
     request = asked(place, allow_host=("github.com",))
@@ -236,6 +262,16 @@ def test_the_policy_file_stays_the_universe(place: Path, monkeypatch: pytest.Mon
     assert judged(request.replace(grant=(text,))).names == ("other.example.com",)
     monkeypatch.setattr(bench, "read", lambda: (Bench(), []))
     assert refused(request.replace(grant=(text,))) == ["unsupported"]
+
+
+@pytest.mark.parametrize("change", [{"write": ("/tmp/\udcff",)}, {"image": "\udcff"}, {"read": ("\udcff",)}])
+def test_what_is_not_utf_8_is_refused_as_ever(place: Path, change: dict[str, Any]) -> None:
+    """A path or name that is not UTF-8 is another start, refused by its own name, and no bug."""
+    request = asked(place, levels={"host_read": "allow", "host_write": "allow"})
+    text = token(request, PATH, str(place / "w/file"))
+    found = refused(request.replace(grant=(text,), **change))
+    assert "wrong-command" in found
+    assert {"bad-path", "bad-image"} & set(found)
 
 
 @pytest.mark.parametrize("odd", ["pipe", "endless", "missing"])

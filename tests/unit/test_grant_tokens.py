@@ -101,7 +101,7 @@ def test_other_spellings_are_malformed(held: State, change: str) -> None:
         "twice": f"{text}.{text}",
         "prefix": text.replace("crg1", "crg2"),
         "upper": text.replace("crg1", "CRG1"),
-        "huge": f"crg1.{'A' * 20000}.AAAA",
+        "huge": f"crg1.{'A' * token.MOST}.AAAA",
     }[change]
     assert reasons(held, changed)[0] in {"malformed", "bad-mac"}
     assert change in {"cut", "longer"} or reasons(held, changed) == ["malformed"]
@@ -146,6 +146,22 @@ def test_a_grant_of_other_fields_has_another_mac(held: State) -> None:
         assert not token.genuine(changed, signature, key.secret), name
 
 
+def test_a_token_has_room_for_every_path(held: State) -> None:
+    """The longest paths there can be make a token that is taken; more is refused, and nothing is recorded of it."""
+    text, grant = issue(held)
+    long = grant.replace(**dict.fromkeys(("cwd", "target", "anchor"), "/" + "é" * 2047), executor="x" * 200)
+    key = keys.current(held, now=0)
+    assert token.decode(token.encode(long, key.secret))[0] == long
+    with pytest.raises(Refused, match="unsupported"):
+        issue(held, binding=BINDING.replace(executor="x" * token.MOST))
+    assert [one.id for one in records.listed(held, now=0)] == [grant.id]
+    odd = BINDING.replace(cwd="/nowhere/\udcff", executor="\udc80")
+    text, grant = issue(held, binding=odd)
+    assert token.decode(text)[0] == grant
+    assert reasons(held, text, binding=odd) == []
+    assert reasons(held, text, binding=odd.replace(cwd="/nowhere/\udcfe")) == ["wrong-working-directory"]
+
+
 def test_fields_cannot_run_into_each_other(held: State) -> None:
     """Lengths stand before the fields, so that moving a byte from one to the next is another grant."""
     _, grant = issue(held)
@@ -163,6 +179,8 @@ def test_fields_cannot_run_into_each_other(held: State) -> None:
         (("a",), ("a", "")),
         (("é",), ("e\u0301",)),
         (("\udc80",), ("\udc81",)),
+        (("\udcc3\udca9",), ("é",)),
+        (("\ud800",), ("\ud801",)),
     ],
 )
 def test_commands_are_compared_word_by_word(held: State, one: tuple[str, ...], other: tuple[str, ...]) -> None:
