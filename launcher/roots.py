@@ -70,7 +70,7 @@ def decide(judged: Judged) -> None:
         if path not in {os.path.realpath(taken) for taken in found}:
             _place(judged, path, found)
     _inside(judged, found)
-    found = {**dict.fromkeys(judged.opened.read, READ), **found, **dict.fromkeys(judged.opened.write, WRITE)}
+    found = {**_reading(judged), **found, **dict.fromkeys(judged.opened.write, WRITE)}
     for access, name in LISTS:
         judged.changes[name] = tuple(path for path, taken in found.items() if taken == access)
     judged.changes["protect"] = tuple(
@@ -86,14 +86,14 @@ def _levels(profile: Profile, path: str) -> tuple[int, int]:
 
 def _listed(judged: Judged, access: str, path: str, found: dict[str, str]) -> None:
     """Decide one path of a list; what is no absolute path is kept for the file system's own judgement."""
-    if not path.startswith("/") or "\0" in path:
+    if not _whole(path):
         found[path] = access
         return
     place = os.path.realpath(path)
     asked, held = _levels(judged.asked, place), _levels(judged.held, place)
     wanted, may = (asked[1], held[1]) if access == WRITE else (asked[0], held[0])
     if may < _OPEN and _granted(judged.opened, access, place):
-        return  # the grant's own mount is what opens it
+        return  # the grant's own mount is what opens it, as far as the list asks (`_reading`)
     if wanted < _OPEN:
         _contradiction(judged, access, path, LEVELS[wanted])
     elif access != WRITE and asked[1] == _OPEN and place in _places(judged.asked) and _of_card(judged, access, path):
@@ -107,6 +107,28 @@ def _listed(judged: Judged, access: str, path: str, found: dict[str, str]) -> No
     else:
         found.pop(place, None)
         found[path] = access
+
+
+def _reading(judged: Judged) -> dict[str, str]:
+    """Return what grants have mounted for reading, with no more than the lists of the request ask of those places.
+
+    A grant is not what takes a noexec mount away: not in a listed path, nor from one inside of what it opens.
+    """
+    lists = [(path, access) for access, name in LISTS for path in getattr(judged.request, name)]
+    asked = {os.path.realpath(path): access for path, access in lists if _whole(path)}
+    found: dict[str, str] = {}
+    for top in judged.opened.read:
+        around = [place for place in asked if holds(place, top)]
+        found[top] = NOEXEC if around and asked[max(around, key=len)] == NOEXEC else READ
+    for place, access in asked.items():
+        closed = _levels(judged.held, place)[0] < _OPEN
+        if access != WRITE and closed and _granted(judged.opened, access, place):
+            found[place] = access
+    return found
+
+
+def _whole(path: str) -> bool:
+    return path.startswith("/") and "\0" not in path
 
 
 def _granted(opened: Opened, access: str, place: str) -> bool:
