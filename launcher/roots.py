@@ -95,7 +95,7 @@ def _listed(judged: Judged, access: str, path: str, found: dict[str, str]) -> No
     if may < _OPEN and _granted(judged.opened, access, place):
         return  # the grant's own mount is what opens it, as far as the list asks (`_reading`)
     if wanted < _OPEN:
-        _contradiction(judged, access, path, LEVELS[wanted])
+        _beyond(judged, access, path, wanted, may)
     elif access != WRITE and asked[1] == _OPEN and place in _places(judged.asked) and _of_card(judged, access, path):
         text = f"{FLAG[access]} {path!r}: the card lists it as read-only, and its [access] lets it be written"
         judged.refuse("access-contradiction", text, "say it once")
@@ -151,10 +151,16 @@ def _of_card(judged: Judged, access: str, path: str) -> bool:
     )
 
 
-def _contradiction(judged: Judged, access: str, path: str, level: str) -> None:
-    verb = "writing" if access == WRITE else "reading"
-    text = f"{FLAG[access]} {path!r} asks for what the card's [access] does not allow: {verb} there is {level}"
-    hint = "a grant opens it" if level == GATED else "make it a root of [access], or leave it out"
+def _beyond(judged: Judged, access: str, path: str, wanted: int, may: int) -> None:
+    """Refuse what is listed and not allowed: `required` where a grant would open it, else a contradiction."""
+    what = "writing" if access == WRITE else "reading"
+    if LEVELS[may] == GATED:
+        text = f"{FLAG[access]} {path!r}: {what} there is gated: a run needs a grant for it"
+        judged.refuse("required", text, "card grant issue")
+        return
+    level = LEVELS[wanted]
+    text = f"{FLAG[access]} {path!r} asks for what the card's [access] does not allow: {what} there is {level}"
+    hint = f"{CEILING} denies it" if level == GATED else "make it a root of [access], or leave it out"
     judged.refuse("access-contradiction", text, hint)
 
 

@@ -460,6 +460,17 @@ def test_contradictions_between_profile_and_lists(name: str, place: Path) -> Non
     assert "access-contradiction" in reasons(refused)
 
 
+@pytest.mark.parametrize("name", ["read", "read_noexec", "write"])
+def test_a_listed_path_that_is_gated_wants_a_grant(name: str, place: Path) -> None:
+    """A card that lists what it gates contradicts nothing: its run is `required` to have a grant, and says for what."""
+    text = f'{name} = ["data"]\n{ACCESS}host_read = "gated"\nhost_write = "gated"\n'
+    refused = judged(place, text, "--", "x")[1]
+    assert [(one.reason, one.hint) for one in refused] == [("required", "card grant issue")]
+    assert f"{place}/data" in refused[0].text
+    denied = judged(place, text.replace("gated", "deny"), "--", "x")[1]
+    assert reasons(denied) == ["access-contradiction"]
+
+
 def test_defaults_do_not_contradict_a_profile(place: Path, own_home: Path) -> None:
     """What a user's defaults say for every card gives way to what this card says of itself."""
     (own_home / ".config/card-run/config.toml").write_text('hosts = ["pypi.org"]\nhome = "real"\n')

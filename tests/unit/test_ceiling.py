@@ -281,6 +281,16 @@ def test_a_cards_own_profile_is_restricted(config: Config, place: Path) -> None:
     assert rows["read"] == f"card file {card} line 3"
 
 
+def test_no_grant_is_wanted_for_what_it_denies(config: Config, place: Path) -> None:
+    """A listed path that a card gates wants a grant (`required`), unless the ceiling leaves nothing to grant."""
+    card = place / "agent.toml"
+    levels = 'workspace = "work"\nworkspace_read = "allow"\ncommand = "allow"\nhost_read = "gated"\n'
+    card.write_text(f'read = ["data"]\n[access]\n{levels}')
+    for level, reason in (("gated", "required"), ("deny", "access-contradiction")):
+        config(host_read=level, host_write="deny")
+        assert judged("--card", str(card))[1] == [reason]
+
+
 def test_flags_cannot_lift_it(config: Config, place: Path) -> None:
     """Neither a flag nor a user's defaults go past the ceiling."""
     config(network="deny", host_read="deny", host_write="deny")

@@ -183,9 +183,9 @@ def test_a_start_needs_its_grant(place: Path) -> None:
 
 
 def test_a_listed_path_that_is_gated(place: Path) -> None:
-    """What the card lists and its profile gates is refused without a grant, and is the grant's with one."""
+    """What the card lists and its profile gates is `required` without a grant, and is the grant's with one."""
     request = asked(place, write=(str(place / "w/src"),))
-    assert "access-contradiction" in refused(request)
+    assert refused(request) == ["required"]
     found = judged(request.replace(grant=(token(request, TREE, str(place / "w/src")),)))
     assert roots(found) == {str(place / "w"): READ, str(place / "w/src"): WRITE}
 
@@ -328,9 +328,67 @@ def test_every_option_is_of_the_start_unless_it_says_nothing_of_it() -> None:
     changed = [plain.replace(**{name: others[type(value)]}) for name, value in plain.as_dict().items()]
     same = {name for name, one in zip(plain.as_dict(), changed, strict=True) if bindings.start_digest(one) == digest}
     told = {"resolve_timeout", "json", "events", "lifeline", "plan", "quiet", "detach", "interactive", "tty"}
-    elsewhere = {"run", "executor", "cwd", "profile", "egress", "resolver", "net", "dns"}
+    elsewhere = {"run", "executor", "cwd", "profile", "egress", "resolver", "net", "dns", "env", "env_file", "env_host"}
     assert same == told | elsewhere | {"grant", "opened", "merged", "card_name"}
-    assert bindings.start_digest(plain.replace(env=("A=1",))) == bindings.start_digest(plain.replace(env=("A=2",)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env": ("TASK=rm -rf .",)},
+        {"env": ("TASK=make test", "BASH_ENV=/w/x")},
+        {"env": ("TASK=make test", "TASK=rm -rf .")},
+        {"env": ("TASK=make test", "CALLER=other")},
+        {"env": ("TASK=make test", "HOME=/w"), "env_file": ()},
+        {"env": ()},
+        {"env_file": ()},
+        {"env_host": True},
+    ],
+)
+def test_variables_are_of_the_start(place: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]) -> None:
+    """What a shell would make of the command is in its variables, so a run with others, or other values, is another."""
+    monkeypatch.setenv("CALLER", "here")
+    (place / "env").write_text("FILE=1\nCALLER\n")
+    given: dict[str, Any] = {"env": ("TASK=make test", "CALLER"), "env_file": (str(place / "env"),)}
+    request = asked(place, levels={"command": "gated"}, **given).replace(command=("sh", "-c", "$TASK"))
+    text = token(request, START)
+    same = {"env": ("FILE=1", "CALLER=here", "TASK=make test"), "env_file": ()}
+    for good in ({}, same, {"tty": True, "interactive": True}):
+        assert refused(request.replace(grant=(text,), **good)) == [], good
+    assert refused(request.replace(grant=(text,), **change)) == ["wrong-command"]
+
+
+def test_variables_that_come_from_elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of variables that was edited, and a caller with another value, are told apart, and no value is told."""
+    monkeypatch.setenv("CALLER", "here")
+    (place / "env").write_text("FILE=1\n")
+    request = asked(place, env=("CALLER",), env_file=(str(place / "env"),))
+    request = request.replace(grant=(token(request, PATH, str(place / "w/file")),))
+    assert refused(request) == []
+    monkeypatch.setenv("CALLER", "a-secret")
+    (found,) = [one for one in launch.judge(request)[1] if one.reason != "no-route"]
+    assert found.reason == "wrong-command"
+    assert "variables" in found.text
+    assert "a-secret" not in str(found)
+    monkeypatch.setenv("CALLER", "here")
+    (place / "env").write_text("FILE=1\nLD_PRELOAD=/w/x.so\n")
+    assert refused(request) == ["wrong-command"]
+    (place / "env").write_text("# the same\nFILE=1\n")
+    assert refused(request) == []
+    monkeypatch.setenv("TERM", "other")
+    assert refused(request) == ["wrong-command"]
+
+
+def test_the_callers_home_is_of_the_start(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where HOME is the caller's, another HOME is another run; where it is the card's own, the caller's is nothing."""
+    (place / "home").mkdir()
+    for home, reasons in (("real", ["wrong-command"]), ("isolated", [])):
+        monkeypatch.setenv("HOME", str(place))
+        request = asked(place, levels={"home": home})
+        request = request.replace(grant=(token(request, PATH, str(place / "w/file")),))
+        assert refused(request) == []
+        monkeypatch.setenv("HOME", str(place / "home"))
+        assert refused(request) == reasons
 
 
 def test_opened_without_a_token_is_nothing(place: Path) -> None:
