@@ -28,7 +28,7 @@ def plan_of(run: str) -> Egress:
         with open(f"{path}/{rundir.PLAN}", "rb") as file:
             return egress_of(file.read())
     except OSError:
-        raise Refused([Refusal("run-ended", f"{run} has ended", f"card show {run}")]) from None
+        raise _ended(run) from None
 
 
 def alive(run: str) -> bool:
@@ -42,16 +42,30 @@ def read_all(runs: list[Run]) -> dict[str, Ledger]:
         return {}
     words = [find_podman(), "--remote=false", "unshare", runtime.base_python(), "-I", "-S", "-B", live_inside.__file__]
     words += [runtime.package_root(), *(f"{run.run}={run.path}/{rundir.NETNS}" for run in runs)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    listings: dict[str, str] = json.loads(_told(words, whose="the ledgers"))
+    tests = {run.run: _self_tests(run.path) for run in runs}
+    counted = ((run, text, tests[run]) for run, text in listings.items())
+    return {run: ledger.parse(text, self_tests=count) for run, text, count in counted if count is not None}
+
+
+def _told(words: list[str], *, whose: str) -> str:
+    """Return what a command printed; raises Refused (`ledger-unreadable`) when it failed, or took too long."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        text = f"{whose}: podman did not answer within {_SECONDS} seconds"
+        raise Refused([Refusal("ledger-unreadable", text, "try again when the bench is less busy")]) from None
     if done.returncode:
-        raise Refused([Refusal("ledger-unreadable", f"the ledgers: {done.stderr.strip()[:200]}")])
-    listings: dict[str, str] = json.loads(done.stdout)
-    paths = {run.run: run.path for run in runs}
-    return {run: ledger.parse(text, self_tests=_self_tests(paths[run])) for run, text in listings.items()}
+        raise Refused([Refusal("ledger-unreadable", f"{whose}: {done.stderr.strip()[:200]}")])
+    return done.stdout
 
 
-def _self_tests(path: str) -> int:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _self_tests(path: str) -> int | None:
+    """Return how many self-tests a ledger counts, or None when the run has ended and its directory is gone."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
     try:
         return rundir.self_tests(fd)
     finally:
@@ -59,11 +73,16 @@ def _self_tests(path: str) -> int:
 
 
 def read(egress: Egress) -> Ledger:
-    """Return the ledger as the kernel has it now; raises Refused when the namespace cannot be entered any more."""
+    """Return the ledger as the kernel has it now; raises Refused (`run-ended`, `ledger-unreadable`)."""
     pin = f"{directory.parent()}/{egress.run}/{rundir.NETNS}"
     words = [find_podman(), "--remote=false", "unshare", "nsenter", f"--net={pin}"]
     words += [nft.program(), "list", "table", "inet", egress.table]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    if done.returncode:
-        raise Refused([Refusal("ledger-unreadable", f"the ledger of {egress.run}: {done.stderr.strip()[:200]}")])
-    return ledger.parse(done.stdout, self_tests=_self_tests(os.path.dirname(pin)))
+    listing = _told(words, whose=f"the ledger of {egress.run}")
+    count = _self_tests(os.path.dirname(pin))
+    if count is None:
+        raise _ended(egress.run)
+    return ledger.parse(listing, self_tests=count)
+
+
+def _ended(run: str) -> Refused:
+    return Refused([Refusal("run-ended", f"{run} has ended", f"card show {run}")])
