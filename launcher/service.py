@@ -8,15 +8,18 @@ Refused with a reason of ours. Costs some 200 ms to import and half as much to s
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar, cast
+from types import FrameType
+from typing import Any, NoReturn, TypeVar, cast
 
 from podman import PodmanClient  # pyright: ignore[reportMissingTypeStubs]
-from podman.errors import APIError, NotFound, PodmanError  # pyright: ignore[reportMissingTypeStubs]
+from podman.errors import APIError, PodmanError  # pyright: ignore[reportMissingTypeStubs]
 
 from launcher import launch
 from launcher.run import directory
@@ -31,6 +34,9 @@ _END_SECONDS = 5
 # A service whose client was killed ends by itself after this long.
 _IDLE_SECONDS = 10
 _STEP = 0.005
+# What podman answers for a container that does not run, or that it does not have (podman's API, ContainerKill).
+_OVER = (404, 409)
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 _Answer = TypeVar("_Answer")
 
 
@@ -50,12 +56,12 @@ class Service:
         return {str(one.id): str(one.attrs.get("State", "unknown")).lower() for one in found}
 
     def kill(self, container: str) -> bool:
-        """Kill a container, a paused one too; return False when it is gone already."""
+        """Kill a container, a paused one too; return False when it has ended already, or is gone."""
         try:
             self._client.containers.get(container).kill("SIGKILL")
-        except NotFound:
-            return False
         except (APIError, PodmanError) as error:
+            if getattr(error, "status_code", None) in _OVER:
+                return False
             raise _refused(error) from None
         return True
 
@@ -64,7 +70,9 @@ class Service:
 def connected() -> Generator[Service]:
     """Yield a podman that answers; a service that was started for this is ended, and its socket removed, afterwards.
 
-    Raises Refused: `remote-podman`, `no-podman`, `no-podman-service` (it did not start, with its own words).
+    So it is when SIGTERM or SIGHUP ends this process meanwhile; after SIGKILL the service ends by itself, and its
+    directory stays. Raises Refused: `remote-podman`, `no-podman`, `no-podman-service` (it did not start, with its own
+    words).
     """
     remote = launch.remote()
     if remote:
@@ -75,7 +83,7 @@ def connected() -> Generator[Service]:
         with _client(found) as client:
             yield Service(client)
         return
-    with _own(program) as path, _client(path) as client:
+    with _unwinding(), _own(program) as path, _client(path) as client:
         yield Service(client)
 
 
@@ -91,6 +99,25 @@ def _answers(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def _unwinding() -> Generator[None]:
+    """Turn what would end this process at once into its exit, with a shell's status for it: what is held is let go."""
+    heard = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]  # nohup(1) ignores one
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        for one in heard:
+            signal.signal(one, signal.SIG_IGN)  # a second one does not interrupt the letting go
+        sys.exit(128 + number)
+
+    for one in heard:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one in heard:
+            signal.signal(one, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
