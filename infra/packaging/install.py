@@ -1,7 +1,8 @@
 """`make install` and `make uninstall`: everything that a package of card-run holds, below DESTDIR and PREFIX.
 
-The rule: what is installed is listed beside it, and only what is listed is removed. No network is used when the
-interpreter that is to run it has the dependencies; else pip puts them beside card-run's own packages.
+The rule: what is installed is listed beside it, and only what is listed is removed: by `make uninstall`, and by a later
+`make install` that does not bring it any more. No network is used when the interpreter that is to run it has the
+dependencies; else pip puts them beside card-run's own packages.
 """
 
 import json
@@ -9,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,21 +82,42 @@ class Place:
 
 
 def install(place: Place) -> None:
-    """Install everything; raises InstallError or OSError, and what was written until then is listed."""
+    """Install everything, in place of what was installed there before.
+
+    Raises InstallError or OSError, and then what was there and what was written until then are both listed.
+    """
+    earlier = _listed(place) if place.real(f"{place.lib}/{LIST}").is_file() else []
     places, missing = _dependencies(place)
     try:
+        _documents(place)
         _packages(place)
         if missing:
             places = [_vendored(place, missing), *places]
-        _compile(place)
         for command, module in entry.COMMANDS.items():
             program = entry.text(module, python=place.python, lib=place.lib, dependencies=places)
             place.put(f"{place.prefix}/bin/{command}", program.encode(), mode=0o755)
-        _documents(place)
+        _drop(place, set(earlier) - set(place.written))  # all that was compiled, too
+        earlier = []
+        _compile(place)
     finally:
-        text = json.dumps(sorted(place.written), indent=0) + "\n"
+        text = json.dumps(sorted({*earlier, *place.written}), indent=0) + "\n"
         place.put(f"{place.lib}/{LIST}", text.encode())
     registration.perform(registration.installation(_scope(place), force=True))
+
+
+def _listed(place: Place) -> list[str]:
+    names: list[str] = json.loads(place.real(f"{place.lib}/{LIST}").read_text(encoding="utf-8"))
+    return names
+
+
+def _drop(place: Place, names: Collection[str]) -> None:
+    """Remove files, and the folders below the prefix that are empty then."""
+    for name in names:
+        place.real(name).unlink(missing_ok=True)
+    for folder in sorted({parent for name in names for parent in Path(name).parents}, key=str, reverse=True):
+        real = place.real(str(folder))
+        if str(folder).startswith(f"{place.prefix}/") and real.is_dir() and not os.listdir(real):
+            real.rmdir()
 
 
 def _scope(place: Place) -> scope.Scope:
@@ -116,6 +139,7 @@ def _dependencies(place: Place) -> tuple[list[str], list[str]]:
 def _vendored(place: Place, missing: list[str]) -> str:
     """Let pip put the missing ones beside our packages; return that folder."""
     folder = f"{place.lib}/vendor"
+    shutil.rmtree(place.real(folder), ignore_errors=True)  # pip replaces nothing, and would leave an earlier release's
     print(f"install: {place.python} lacks {', '.join(missing)}: pip brings them", file=sys.stderr)  # noqa: T201
     words = [place.python, "-I", "-m", "pip", "install", "--quiet", "--no-compile", "--target", str(place.real(folder))]
     done = subprocess.run([*words, *_requirements(missing)], check=False)
@@ -174,10 +198,4 @@ def uninstall(place: Place) -> None:
     if not listing.is_file():
         raise InstallError(f"nothing is installed: there is no {listing}")
     registration.perform(registration.removal(_scope(place), force=True))
-    names: list[str] = json.loads(listing.read_text(encoding="utf-8"))
-    for name in (*names, f"{place.lib}/{LIST}"):
-        place.real(name).unlink(missing_ok=True)
-    for folder in sorted({parent for name in names for parent in Path(name).parents}, key=str, reverse=True):
-        real = place.real(str(folder))
-        if str(folder).startswith(f"{place.prefix}/") and real.is_dir() and not os.listdir(real):
-            real.rmdir()
+    _drop(place, (*_listed(place), f"{place.lib}/{LIST}"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,8 +67,9 @@ def everything(top: Path) -> set[str]:
     return {str(path.relative_to(top)) for path in top.rglob("*") if path.is_file()}
 
 
-def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is installed is listed to the last file, carries no DESTDIR, and is removed; what is not ours stays."""
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a checkout whose manual pages are built."""
     built = tmp_path / "checkout/build/man"
     built.mkdir(parents=True)
     for name in ("card-run.1", "card.1", "card-file.5"):
@@ -75,6 +77,12 @@ def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name in (*install.PACKAGES, "infra", *install.DOCUMENTS):
         os.symlink(install.CHECKOUT / name, tmp_path / "checkout" / name)
     monkeypatch.setattr(install, "CHECKOUT", tmp_path / "checkout")
+    return tmp_path / "checkout"
+
+
+@pytest.mark.usefixtures("checkout")
+def test_install_and_uninstall(tmp_path: Path) -> None:
+    """What is installed is listed to the last file, carries no DESTDIR, and is removed; what is not ours stays."""
     root = tmp_path / "dest"
     place = install.Place("/usr", str(root), sys.executable, site.DEFAULT)
     install.install(place)
@@ -91,6 +99,42 @@ def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not any(str(root).encode() in text for text in texts)
     install.uninstall(install.Place("/usr", str(root), sys.executable, site.DEFAULT))
     assert everything(root) == {"usr/lib/card-run/strange"}
+
+
+def test_what_a_later_release_dropped_goes(tmp_path: Path, checkout: Path) -> None:
+    """Installed over an earlier release, nothing of that is left that is not in the later one, compiled or listed."""
+    root = tmp_path / "dest"
+    lib = root / "usr/lib/card-run"
+    (checkout / "oci").unlink()
+    shutil.copytree(Path(install.__file__).parents[2] / "oci", checkout / "oci")
+    for name in ("dropped.py", "gone/__init__.py", "gone/data"):
+        (checkout / "oci" / name).parent.mkdir(exist_ok=True)
+        (checkout / "oci" / name).touch()
+    install.install(install.Place("/usr", str(root), sys.executable, site.DEFAULT))
+    first = everything(root)
+    assert {"oci/dropped.py", "oci/gone/data"} <= {str(path.relative_to(lib)) for path in lib.rglob("*")}
+    (checkout / "oci/dropped.py").unlink()
+    shutil.rmtree(checkout / "oci/gone")
+    (lib / "strange").touch()
+    install.install(install.Place("/usr", str(root), sys.executable, site.DEFAULT))
+    dropped = {name for name in first if "/oci/dropped" in name or "/oci/gone" in name or "/dropped." in name}
+    assert len(dropped) > 4  # what was compiled of it, too
+    assert everything(root) == first - dropped | {"usr/lib/card-run/strange"}
+    assert not (lib / "oci/gone").exists()
+    install.uninstall(install.Place("/usr", str(root), sys.executable, site.DEFAULT))
+    assert everything(root) == {"usr/lib/card-run/strange"}
+
+
+def test_an_installation_that_fails_forgets_nothing(tmp_path: Path, checkout: Path) -> None:
+    """What was there before is still listed, and so removed when all is taken away."""
+    root = tmp_path / "dest"
+    install.install(install.Place("/usr", str(root), sys.executable, site.DEFAULT))
+    (checkout / "build/man/card.1").unlink()
+    with pytest.raises(install.InstallError, match="is not built"):
+        install.install(install.Place("/usr", str(root), sys.executable, site.DEFAULT))
+    assert (root / "usr/share/man/man1/card.1").is_file()
+    install.uninstall(install.Place("/usr", str(root), sys.executable, site.DEFAULT))
+    assert everything(root) == set()
 
 
 def test_uninstall_of_nothing(tmp_path: Path) -> None:
