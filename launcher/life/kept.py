@@ -1,7 +1,7 @@
 """The receipts of ended runs: `RUN.json` in the user's state directory, a detached run's output beside it (`RUN.log`).
 
-Owner-only. The rule: a receipt is there whole or not at all, and the newest thousand are kept (XDG base directory
-specification, `XDG_STATE_HOME`). Imported when a run is over.
+Owner-only. The rule: a receipt is there whole or not at all, and the newest thousand are kept; up to a hundred older
+ones stay until they all go at once (XDG base directory specification, `XDG_STATE_HOME`). Imported when a run is over.
 """
 
 import os
@@ -20,7 +20,9 @@ else:
     Any = object
 
 LIMIT = 1000
-_SLACK = 100  # over the limit before the oldest go, so that not every run pays for sorting them
+"""How many receipts are kept, the newest, whatever else goes."""
+SLACK = 100
+"""How many older ones may be there besides, so that not every run pays for sorting them."""
 _WRITING_SECONDS = 60
 _RECEIPT, LOG = ".json", ".log"
 
@@ -93,7 +95,7 @@ def listed() -> list[tuple[str, float]]:
 
 def _prune(top: str) -> None:
     """Remove the oldest receipts, output that belongs to none, and what a killed process left half written."""
-    if sum(name.endswith(_RECEIPT) for name in os.listdir(top)) <= LIMIT + _SLACK:
+    if sum(name.endswith(_RECEIPT) for name in os.listdir(top)) <= LIMIT + SLACK:
         return
     stay = {run for run, _ in listed()[:LIMIT]}
     with suppress(Refused, OSError):

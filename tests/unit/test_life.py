@@ -154,18 +154,23 @@ def test_a_receipt_is_kept_for_its_owner_alone(state: Path) -> None:
 
 
 def test_the_newest_thousand_are_kept(state: Path) -> None:
-    """The oldest go, with their output and with what a killed process left; the newest stay, in order."""
+    """The oldest go once a hundred are too many, with their output and what a killed process left; the newest stay."""
     state.mkdir(parents=True, mode=0o700)
-    for number in range(kept.LIMIT + kept._SLACK):
+    assert (kept.LIMIT, kept.SLACK) == (1000, 100)
+    for number in range(kept.LIMIT + kept.SLACK - 1):
         (state / f"r{number}.json").write_text("{}")
         os.utime(state / f"r{number}.json", (number, number))
     for name in ("r0.log", f"r{kept.LIMIT}.log", ".half.1"):
         (state / name).write_text("")
         os.utime(state / name, (1, 1))
     (state / ".now.2").write_text("")
+    kept.keep("last", {})
+    assert len(runs.ended()) == kept.LIMIT + kept.SLACK
     kept.keep("newest", {})
     names = [one.run for one in runs.ended()]
-    assert (len(names), names[:2]) == (kept.LIMIT, ["newest", f"r{kept.LIMIT + kept._SLACK - 1}"])
+    assert len(names) == kept.LIMIT
+    assert set(names[:2]) == {"newest", "last"}
+    assert names[2] == f"r{kept.LIMIT + kept.SLACK - 2}"
     others = sorted(path.name for path in state.iterdir() if not path.name.endswith(".json"))
     assert others == [".now.2", f"r{kept.LIMIT}.log"]
 
