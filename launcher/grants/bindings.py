@@ -4,48 +4,57 @@ Computed the same way when a grant is issued and when a run starts, from the sam
 the run another one than was approved is in here, as a digest where it may hold secrets.
 """
 
+import hmac
 import os
 
 from hooks.plan import sha256
+from launcher import environment
+from launcher.access.judge import REAL
 from launcher.access.profile import Profile, fingerprint, pack
 from launcher.egress.policy import SIZE_LIMIT
 from launcher.fs.paths import promptly
+from launcher.fs.policy import HOME
 from launcher.request import Request
 from launcher.value import Value
 from oci.refusal import Refusal, Refused
 
-_ROUTE, _START = "card-run/route", "card-run/start"
+_ROUTE, _START, _VARIABLES = "card-run/route", "card-run/start", "card-run/variables"
 # Bound by a field of their own; where the rest came from; how a run is told and watched, not what it does.
 _NOT_OF_THE_START = frozenset({
-    "command", "run", "executor", "cwd", "profile", "egress", "resolver", "net", "dns",
+    "command", "run", "executor", "cwd", "profile", "egress", "resolver", "net", "dns", "env", "env_file", "env_host",
     "grant", "opened", "merged", "card_name",
     "resolve_timeout", "json", "events", "lifeline", "plan", "quiet", "detach", "interactive", "tty",
 })  # fmt: skip
 
 
 class Binding(Value):
-    """A run as a grant sees it; `promised` are the guarantees that it will not be released without."""
+    """A run as a grant sees it; `promised` are the guarantees that it will not be released without.
+
+    `variables` is a bare digest of what may be secrets: it is `sealed` before it leaves this process.
+    """
 
     executor: str
     run: str
     command: str
+    variables: str
     cwd: str
     profile: str
     route: str
     promised: tuple[str, ...]
 
 
-def of(request: Request, profile: Profile, *, policy: str, cwd: str, promised: tuple[str, ...]) -> Binding:
+def of(request: Request, left: Request, profile: Profile, *, policy: str, promised: tuple[str, ...]) -> Binding:
     """Return the binding of a request under the profile it is held to.
 
-    `policy` is the policy file's path and `cwd` where the worker starts without any grant. Raises Refused where the
-    policy file cannot be read.
+    `left` is what that profile leaves of it without any grant, and `policy` the policy file's path. Raises Refused
+    where that file cannot be read.
     """
     return Binding(
         executor=request.executor,
         run=request.run or "",
         command=start_digest(request),
-        cwd=os.path.realpath(cwd),
+        variables=variables(request, home=left.home),
+        cwd=os.path.realpath(left.cwd or next(iter(left.write), HOME)),
         profile=fingerprint(profile),
         route=route(request, policy),
         promised=promised,
@@ -59,18 +68,30 @@ def command_digest(command: tuple[str, ...]) -> str:
 
 
 def start_digest(request: Request) -> str:
-    """Return the digest of a start: the command word by word, and every option but those that say nothing of it.
-
-    Of variables the names are in it and not the values, which may be secrets.
-    """
+    """Return the digest of a start: the command word by word, and every option but those that say nothing of it."""
     items = [("domain", _START), ("command", command_digest(request.command))]
     for name, value in request.as_dict().items():
         if name in _NOT_OF_THE_START:
             continue
         values: list[object] = [*value] if isinstance(value, tuple) else [value]
-        words = [str(one) for one in values]
-        items += [(name, word.partition("=")[0] if name == "env" else word) for word in words]
+        items += [(name, str(one)) for one in values]
     return sha256(pack(items))
+
+
+def variables(request: Request, *, home: str) -> str:
+    """Return the digest of the worker's variables as they come out, whichever options, files or caller they are from.
+
+    What cannot be read is left out: a run with that is refused for it.
+    """
+    place = os.environ.get("HOME", "") if home == REAL else HOME
+    found, _, _ = environment.decide(home=place, asked=request.env, files=request.env_file, host=request.env_host)
+    return sha256(pack(sorted(found)))
+
+
+def sealed(digest: str, secret: bytes, *, nonce: str) -> str:
+    """Return what a grant has of its run's variables: HMAC-SHA256, so that nobody without the key can try values."""
+    items = [("domain", _VARIABLES), ("nonce", nonce), ("variables", digest)]
+    return hmac.digest(secret, pack(items), "sha256").hex()
 
 
 def route(request: Request, policy: str) -> str:

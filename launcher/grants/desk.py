@@ -13,7 +13,7 @@ from launcher.access.profile import Profile
 from launcher.access.scope import TREE, access_for, levels
 from launcher.fs import protect
 from launcher.grants import classes, keys, records, spent, token
-from launcher.grants.bindings import Binding
+from launcher.grants.bindings import Binding, sealed
 from launcher.grants.classes import Anchor, Class
 from launcher.grants.state import State
 from launcher.grants.token import Grant
@@ -30,6 +30,12 @@ _DIFFERENT = (
         "wrong-command",
         "it is for another command, or another start of it",
         "start exactly what was approved",
+    ),
+    (
+        "variables",
+        "wrong-command",
+        "the variables, or what is in them, are not those that were approved",
+        "start it with those; TERM is one, which --env TERM=... says in both places",
     ),
     ("cwd", "wrong-working-directory", "it is for a start in {granted!r}, and this is one in {own!r}", _AGAIN),
     ("profile", "profile-mismatch", "it is for another access profile, or for one under another ceiling", _AGAIN),
@@ -66,9 +72,11 @@ def issue(  # noqa: PLR0913 - everything that a grant is tied to
     if refusals:
         raise Refused(refusals)
     key = keys.current(state, now=now)
+    nonce = os.urandom(_NONCE_BYTES).hex()
     grant = Grant(
         key=key.id,
         **{name: getattr(binding, name) for name in ("executor", "run", "command", "cwd", "profile", "route")},
+        variables=sealed(binding.variables, key.secret, nonce=nonce),
         guarantees=wanted,
         cls=cls,
         target=normal,
@@ -77,7 +85,7 @@ def issue(  # noqa: PLR0913 - everything that a grant is tied to
         inode=found.inode,
         issued=now,
         expires=now + seconds,
-        nonce=os.urandom(_NONCE_BYTES).hex(),
+        nonce=nonce,
     )
     text = token.encode(grant, key.secret)
     spent.prune(state, now=now)
@@ -97,7 +105,8 @@ def take(state: State, text: str, profile: Profile, binding: Binding) -> Grant:
         why = "by no key that is good here" if key is None else "for something else than it says"
         raise Refused([Refusal("bad-mac", f"the grant was signed {why}", "issue it on this bench, as this user")])
     kind = classes.find(grant.cls)
-    refusals = [*_time(grant, now), *_differences(grant, binding), *_promised(grant.guarantees, binding)]
+    own = binding.replace(variables=sealed(binding.variables, key.secret, nonce=grant.nonce))
+    refusals = [*_time(grant, now), *_differences(grant, own), *_promised(grant.guarantees, binding)]
     refusals += _closed(profile, kind, grant.target)
     for look in (lambda: spent.look(state, grant.nonce, expires=grant.expires, now=now), lambda: there(grant)):
         try:

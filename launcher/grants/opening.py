@@ -10,7 +10,7 @@ from launcher.access.profile import Profile
 from launcher.access.scope import READ, WRITE, peer
 from launcher.bench import CeilingFile
 from launcher.egress import policy as policies
-from launcher.fs.policy import HOME, Filesystem
+from launcher.fs.policy import Filesystem
 from launcher.grants import bindings, classes, desk, state, words
 from launcher.grants.bindings import Binding
 from launcher.grants.token import Grant
@@ -25,9 +25,8 @@ _NO_NETWORK = "none"
 
 def bound(request: Request, ceiling: CeilingFile | None, *, policy: str) -> tuple[Profile, Binding]:
     """Return the profile that a request is held to, and what a grant for it is tied to; no grant is looked at."""
-    bounded, bounds, _ = reach.bound(request, ceiling)
-    start = bounded.cwd or next(iter(bounded.write), HOME)
-    return bounds.profile, bindings.of(request, bounds.profile, policy=policy, cwd=start, promised=promised(request))
+    left, bounds, _ = reach.bound(request, ceiling)
+    return bounds.profile, bindings.of(request, left, bounds.profile, policy=policy, promised=promised(request))
 
 
 def promised(request: Request) -> tuple[str, ...]:

@@ -31,14 +31,16 @@ class Grant(Value):
     """One thing opened for one run; every field is bound by the MAC.
 
     `key` is the bench's key id and `executor` who runs cards on it ("" for card-run itself); `command`, `profile` and
-    `route` are digests; `guarantees` is their one spelling. A file-system grant binds the deepest existing ancestor of
-    its target (`anchor`, `device`, `inode`); others leave those empty. Times are seconds since the epoch.
+    `route` are digests, `variables` is one under the bench's key; `guarantees` is their one spelling. A file-system
+    grant binds the deepest existing ancestor of its target (`anchor`, `device`, `inode`); others leave those empty.
+    Times are seconds since the epoch.
     """
 
     key: str
     executor: str
     run: str
     command: str
+    variables: str
     cwd: str
     profile: str
     route: str

@@ -384,7 +384,7 @@ def test_the_callers_home_is_of_the_start(place: Path, monkeypatch: pytest.Monke
     (place / "home").mkdir()
     for home, reasons in (("real", ["wrong-command"]), ("isolated", [])):
         monkeypatch.setenv("HOME", str(place))
-        request = asked(place, levels={"home": home})
+        request = asked(place, home=home, levels={"home": home})
         request = request.replace(grant=(token(request, PATH, str(place / "w/file")),))
         assert refused(request) == []
         monkeypatch.setenv("HOME", str(place / "home"))

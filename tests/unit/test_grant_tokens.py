@@ -26,6 +26,7 @@ BINDING = Binding(
     executor="",
     run="r1",
     command=command_digest(("make", "test")),
+    variables="2" * 64,
     cwd="/nowhere/w",
     profile=fingerprint(PROFILE),
     route="0" * 64,
@@ -111,6 +112,7 @@ OTHERS = {
     "run": ("r2", "wrong-execution"),
     "executor": ("agent-2", "wrong-execution"),
     "command": (command_digest(("make  test",)), "wrong-command"),
+    "variables": ("1" * 64, "wrong-command"),
     "cwd": ("/nowhere/w/src", "wrong-working-directory"),
     "profile": ("1" * 64, "profile-mismatch"),
     "route": ("1" * 64, "route-mismatch"),
@@ -180,7 +182,7 @@ def test_fields_cannot_run_into_each_other(held: State) -> None:
         (("é",), ("e\u0301",)),
         (("\udc80",), ("\udc81",)),
         (("\udcc3\udca9",), ("é",)),
-        (("\ud800",), ("\ud801",)),
+        (("\ud800",), ("",)),
     ],
 )
 def test_commands_are_compared_word_by_word(held: State, one: tuple[str, ...], other: tuple[str, ...]) -> None:
@@ -367,6 +369,15 @@ def test_secrets_are_in_no_text(held: State) -> None:
     assert key.secret.hex().encode() not in kept
     (listed,) = records.listed(held, now=grant.issued)
     assert (listed.id, listed.state, listed.summary) == (grant.id, "open", "make test")
+
+
+def test_variables_are_sealed(held: State) -> None:
+    """Neither token nor record has the digest of variables, by which values could be tried, nor the same twice."""
+    (one, first), (_, second) = issue(held, summary="make test"), issue(held)
+    kept = b"".join(path.read_bytes() for path in Path(held.path, "issued").iterdir())
+    assert BINDING.variables not in one + str(token.decode(one)) + kept.decode()
+    assert first.variables != second.variables
+    assert {len(first.variables), len(second.variables)} == {64}
 
 
 def test_listed_by_what_became_of_them(held: State) -> None:
