@@ -44,7 +44,8 @@ class Bounds(Value):
 def implied(request: Request) -> Profile:
     """Return the profile that flags state by themselves: what they name is allowed, and everything else denied.
 
-    The workspace is the first `--write`, else the first path to read, else the card's own HOME.
+    The workspace is the first `--write`, else the card's own HOME: a path that is only read is the bench's, and never
+    what a ceiling says of workspaces.
     """
     named: dict[str, str] = {}
     for access, name in LISTS:
@@ -52,7 +53,8 @@ def implied(request: Request) -> Profile:
             if path.startswith("/") and "\0" not in path:
                 named.setdefault(os.path.realpath(path), access)
     places = [Root(path=path, read=ALLOW, write=ALLOW if access == WRITE else DENY) for path, access in named.items()]
-    first = places[0] if places else Root(path=HOME)
+    # A path at HOME is refused by its own name, and one place has one answer.
+    first = next((place for place in places if place.write == ALLOW or place.path == HOME), Root(path=HOME))
     return Profile(
         workspace=first.path,
         workspace_read=first.read,
@@ -60,7 +62,7 @@ def implied(request: Request) -> Profile:
         network=DENY if request.net == _NO_NETWORK else ALLOW,
         command=ALLOW,
         home=request.home,
-        roots=tuple(places[1:]),
+        roots=tuple(place for place in places if place is not first),
     )
 
 

@@ -238,6 +238,27 @@ def test_roots_of_the_ceiling(config: Config, place: Path) -> None:
     assert judged("--write", f"{place}/data")[1] == ["ceiling-unenforceable"]
 
 
+@pytest.mark.parametrize("option", ["--read", "--read-noexec"])
+def test_what_is_only_read_is_no_workspace(option: str, config: Config, place: Path) -> None:
+    """A ceiling that leaves workspaces open and the bench shut closes a path to read, with a `--write` and without."""
+    access = option.removeprefix("--").removeprefix("read-")
+    found, reasons = judged(option, f"{place}/data")
+    assert (reasons, roots(found), found.filesystem.cwd) == ([], {"data": access}, "/card")
+    config(network="deny")
+    found, reasons = judged(option, f"{place}/data")
+    assert (reasons, roots(found), found.filesystem.cwd) == ([], {"data": access}, "/card")
+    config(host_read="deny", host_write="deny")
+    for more in ((), ("--write", f"{place}/work")):
+        found, reasons = judged(option, f"{place}/data", *more)
+        assert (reasons, "data" in roots(found)) == ([], False)
+        assert f"the bench's ceiling closes {place}/data" in found.notes
+    config(workspace_read="deny", workspace_write="deny")
+    found, reasons = judged(option, f"{place}/data")
+    assert (reasons, roots(found), found.filesystem.cwd) == ([], {"data": access}, "/card")
+    for more in ((), ("--write", f"{place}/work")):
+        assert judged(option, "/card", *more)[1], "it is the card's own HOME, and no place of the bench"
+
+
 def test_a_tree_for_workspaces(config: Config, place: Path) -> None:
     """A ceiling with a workspace of its own has cards work below it, and nowhere else; the refusal says where."""
     (place / "work/mine").mkdir()
