@@ -167,7 +167,11 @@ class Executor(ExecutorBase):
         return await self.prepare(argv, **for_grants(grants, options)).run(grants=grants, input=input)
 
     async def close(self) -> None:
-        """Take its grants back, end its commands, and remove its HOME and /tmp; harmless when said twice."""
+        """Take its grants back, end its commands, and remove its HOME and /tmp; harmless when said twice.
+
+        What fails keeps nothing else open, and is raised at the end: several failures as one ExceptionGroup. Closing
+        once more goes on with what is left; so it does after an exception while waiting, which cuts its commands off.
+        """
         await drive(self._member.close())
 
     async def __aenter__(self) -> Self:
@@ -184,7 +188,11 @@ class ExecutorSet(ExecutorSetBase[Executor]):
         return Executor(member)
 
     async def close(self) -> None:
-        """Take every grant back, end every command, and remove what the set owns; harmless when said twice."""
+        """Take every grant back, end every command, and remove what the set owns; harmless when said twice.
+
+        Failures, and an exception while waiting, are as with `Executor.close`; what is left is also the next set's to
+        remove, once this one is gone.
+        """
         await drive(self._members.close())
 
     async def __aenter__(self) -> Self:

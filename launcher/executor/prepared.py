@@ -1,6 +1,5 @@
 """One command of one executor: what it would be held to, its grants, its start. Shared by both kinds of caller."""
 
-import contextlib
 import json
 import secrets
 from collections.abc import Sequence
@@ -117,13 +116,20 @@ class Command:
 
 
 def revoke(grant: IssuedGrant) -> None:
-    """Take a grant back; harmless when it was used, is over or was taken back before."""
+    """Take a grant back; harmless when it was used, is over or was taken back before.
+
+    Raises Refused (`grant-state`) when that cannot be recorded, and then it is good for as long as it says.
+    """
     from launcher.grants import spent, state, token
     from oci.refusal import Refused
 
     decoded: Grant = token.decode(grant.token)[0]
-    with contextlib.suppress(Refused), state.opened() as held:
-        spent.revoke(held, decoded.nonce, expires=decoded.expires)
+    try:
+        with state.opened() as held:
+            spent.revoke(held, decoded.nonce, expires=decoded.expires)
+    except Refused as error:
+        if any(one.reason == "grant-state" for one in error.refusals):
+            raise
 
 
 def merged(options: CommandOptions) -> CommandOptions:

@@ -32,6 +32,7 @@ class Running:
         self.told = Told(child.events)
         self.outcome: Result | Exception | None = None
         self._turn = threading.Lock()
+        self._ending = False
         self._command = command
         self._stop_seconds = stop_seconds
         self._limit = output_limit
@@ -69,9 +70,11 @@ class Running:
         return (yield from self._or_end(self._exchange(memoryview(data))))
 
     def _or_end(self, steps: Steps[T]) -> Steps[T]:
-        """Carry steps through, alone; what keeps them from their end ends the card."""
-        if not self._turn.acquire(blocking=False):
-            raise RuntimeError("somebody waits for this command already")
+        """Carry steps through, alone, and after whoever is ending it; what keeps them from their end ends the card."""
+        while not self._turn.acquire(blocking=False):
+            if not self._ending:
+                raise RuntimeError("somebody waits for this command already")
+            yield Wait(until=time.monotonic() + _POLL_SECONDS)
         try:
             return (yield from steps)
         except GeneratorExit:  # nobody will go on with these: there is no waiting any more
@@ -180,6 +183,7 @@ class Running:
 
     def end(self) -> Steps[None]:
         """End the card if it still runs, whoever waits for it; nothing of it is left then."""
+        self._ending = True
         if self._turn.acquire(blocking=False):
             try:
                 yield from self._end()
@@ -190,7 +194,7 @@ class Running:
         until = self._patience()
         while self.child.status() is None and time.monotonic() < until:
             yield Wait(until=time.monotonic() + _POLL_SECONDS)
-        self.child.let_go()
+        yield from self.kill()
 
     def _patience(self) -> float:
         return time.monotonic() + self._stop_seconds + _SPARE_SECONDS
@@ -216,7 +220,7 @@ class Running:
 
     def kill(self) -> Steps[None]:
         """End card-run at once if it still runs, and wait until what cleans up after a killed one is done."""
-        if self.child.status() is not None:
+        if self.child.status() is not None and self.child.tied:
             return
         self.child.let_go()
         while self.child.status() is None:

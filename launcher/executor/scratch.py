@@ -35,11 +35,11 @@ class Scratch:
         return path
 
     def remove(self) -> None:
-        """Remove all of it and let go; harmless when said twice. Raises OSError, and then the rest is for a sweep."""
-        if self._lock.closed:
-            return
-        with self._lock:
-            tree.remove(self.path, last=OWNER)
+        """Remove all of it and let go; harmless when said twice. Raises OSError, and may then be said again."""
+        if not self._lock.closed:
+            if os.path.lexists(self.path):
+                tree.remove(self.path, last=OWNER)
+            self._lock.close()
 
 
 def take(root: str) -> Scratch:
