@@ -7,7 +7,7 @@ bench. Whether it may be granted at all is `launcher.grants.desk`'s to say.
 import shlex
 
 from launcher import bench
-from launcher.grants import classes, desk, opening, state
+from launcher.grants import classes, desk, opening, startable, state
 from launcher.grants.token import Grant
 from launcher.launch import default_policy
 from launcher.request import Request
@@ -28,7 +28,8 @@ def approve(
         raise Refused([*refusals, *wrong])
     policy = request.egress or default_policy()
     profile, binding = opening.bound(request, ceiling, policy=policy)
-    normal = classes.normalise(classes.find(cls), target, command=binding.command)
+    kind = classes.find(cls)
+    normal = classes.normalise(kind, target, command=binding.command)
     opening.reachable(request, cls, normal, policy=policy)
     with state.opened() as held:
         return desk.issue(
@@ -41,4 +42,5 @@ def approve(
             most=settings.grant_seconds,
             required=required,
             summary=shlex.join(request.command),
+            against=startable.refusals(request, ceiling, profile, kind, normal),
         )

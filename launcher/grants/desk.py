@@ -6,6 +6,7 @@ approval said; taking compares every binding with the run at hand, and tells eac
 
 import os
 import time
+from collections.abc import Sequence
 
 from launcher.access import guarantees
 from launcher.access.judge import LEVELS
@@ -54,11 +55,12 @@ def issue(  # noqa: PLR0913 - everything that a grant is tied to
     most: int = SECONDS,
     required: tuple[str, ...] = (),
     summary: str = "",
+    against: Sequence[Refusal] = (),
 ) -> tuple[str, Grant]:
     """Return a new token and its grant, recorded; raises Refused, and then there is none.
 
     `seconds` is how long it is good, at most `most`; `required` are guarantees beyond those the profile needs;
-    `summary` is what the command is called where grants are listed.
+    `summary` is what the command is called where grants are listed; `against` is what the caller found to refuse of it.
     """
     kind = classes.find(cls)
     mark = spent.mark(state)  # before the time: another process may move it on
@@ -69,8 +71,8 @@ def issue(  # noqa: PLR0913 - everything that a grant is tied to
     refusals = _linked(profile, target.removeprefix(TREE), normal) if found.path else []
     refusals += [*_gated(profile, kind, normal), *classes.unsupported(kind, normal, found), *_run(binding)]
     refusals += [*_seconds(seconds, most), *_clock(mark, now), *_promised(wanted, binding)]
-    if refusals:
-        raise Refused(refusals)
+    if refusals or against:
+        raise Refused([*refusals, *against])
     key = keys.current(state, now=now)
     nonce = os.urandom(_NONCE_BYTES).hex()
     grant = Grant(
@@ -174,7 +176,7 @@ def _run(binding: Binding) -> list[Refusal]:
 
 
 def _seconds(seconds: int, most: int) -> list[Refusal]:
-    if 0 < seconds <= most:
+    if type(seconds) is int and 0 < seconds <= most:  # 60.0 would be another spelling in the token
         return []
     return [Refusal("bad-expiry", f"a grant is good for 1 to {most} seconds, not {seconds}", "the bench sets the most")]
 

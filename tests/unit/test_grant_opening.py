@@ -274,6 +274,73 @@ def test_what_is_not_utf_8_is_refused_as_ever(place: Path, change: dict[str, Any
     assert {"bad-path", "bad-image"} & set(found)
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"run": "No-Id"}, "bad-run-id"),
+        ({"run": ""}, "bad-run-id"),
+        ({"image": "short"}, "bad-image"),
+        ({"write": ("/tmp/\udcff",)}, "bad-path"),
+        ({"env": ("=x",)}, "bad-env"),
+        ({"podman_arg": ("--privileged",)}, "podman-arg"),
+    ],
+)
+def test_no_token_for_options_that_never_start(place: Path, change: dict[str, Any], reason: str) -> None:
+    """A run that is refused for its own options, whatever it is granted, is refused when its grant is issued."""
+    request = asked(place, levels={"host_read": "allow", "host_write": "allow"})
+    assert token(request, PATH, str(place / "w/file"))
+    with pytest.raises(Refused) as caught:
+        token(request.replace(**change), PATH, str(place / "w/file"))
+    assert reason in [one.reason for one in caught.value.refusals]
+
+
+def test_no_token_for_a_place_that_is_never_mounted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no card may have as a root is unsupported: for writing HOME and what decides a run, and the grants' keys."""
+    monkeypatch.setenv("HOME", str(place / "home/me"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(place / "home/me/state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place / "home/me/.config"))
+    for name in ("me/work", "me/.config/containers", "data"):
+        (place / "home" / name).mkdir(parents=True)
+    (place / "home/me/.config/containers/containers.conf").touch()
+    wide = {"host_read": "gated", "host_write": "gated"}
+    request = asked(place, levels=wide)
+    read = TREE.replace("write", "read")
+    assert token(request, TREE, str(place / "home/me/work"))
+    assert token(request, TREE, str(place / "home/data"))
+    assert token(request, read, str(place / "home/me/.config"))
+    for cls, target in (
+        (TREE, str(place / "home")),
+        (TREE, str(place / "home/me")),
+        (TREE, str(place / "home/me/.config/containers")),
+        (PATH, str(place / "home/me/.config/containers/containers.conf")),
+        (TREE, "/proc"),
+        (read, "/proc/sys"),
+        (read, str(place / "home/me")),
+        (read, str(place / "home/me/state/card-run/grants/spent")),
+    ):
+        with pytest.raises(Refused) as caught:
+            token(request, cls, target)
+        assert {one.reason for one in caught.value.refusals} == {"unsupported"}, (cls, target)
+
+
+def test_no_token_for_a_profile_that_no_wall_holds(place: Path) -> None:
+    """A place that is closed inside an open tree is refused with any grant; where one opens the tree, it is not."""
+    inner = Root(path=str(place / "w/src"), read="gated", write="gated")
+    shut = asked(place, levels={"workspace_write": "allow", "roots": (inner,)})
+    read = TREE.replace("write", "read")
+    for cls, target in ((TREE, inner.path), (read, inner.path), (HOST, "tcp:api.example.com:443")):
+        with pytest.raises(Refused, match="unsupported"):
+            token(shut, cls, target)
+    opened = asked(place, levels={"roots": (inner,)})
+    found = opened.replace(
+        grant=(token(opened, TREE, str(place / "w")), token(opened, HOST, "tcp:api.example.com:443"))
+    )
+    assert roots(judged(found)) == {str(place / "w"): WRITE}
+    denied = asked(place, levels={"roots": (inner.replace(write="deny"),)})
+    with pytest.raises(Refused, match="unsupported"):
+        token(denied, TREE, str(place / "w/src2"))
+
+
 @pytest.mark.parametrize("odd", ["pipe", "endless", "missing"])
 def test_a_policy_file_that_cannot_be_read(place: Path, odd: str) -> None:
     """A named pipe and a file without end hold nobody up, neither who issues nor a run with a grant."""
