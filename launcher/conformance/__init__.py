@@ -32,8 +32,9 @@ The rules:
 - Every attempt is made a second time without the wall, as a plain process of this machine or by what `unwalled`
   returns, and must have its effect there. One that has none proves nothing, and fails.
 - A matrix that did not run whole fails the session, whatever skipped, deselected or replaced a part of it;
-  `--card-conformance-live NAME` wants a class to have run even if nothing collected it, and
-  `--card-conformance-partial` is for trying one part at a desk.
+  `--card-conformance-live NAME` wants every class of that name to have run, and one at least, even if nothing
+  collected it; `FILE::NAME` wants the one of that module. `--card-conformance-partial` is for trying one part at a
+  desk.
 
 The commands are run by a `python3` that the executor must have inside (`python` names another). `claims.MEANING` says
 what each bit means. Nothing here depends on how card-run works.

@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="CLASS",
-        help="fail unless the whole matrix of this class ran, even if nothing collected it; may be repeated",
+        help="fail unless each class of this name, or FILE::CLASS, ran its whole matrix, and there is one; may be repeated",
     )
     group.addoption(
         "--card-conformance-partial",
@@ -56,15 +56,16 @@ def _suite(owner: object) -> type[Conformance] | None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Have the item's reports say which suite it is of and what the whole of that is."""
-    suite = _suite(item)
-    if suite is None:
+    suite, collector = _suite(item), item.getparent(pytest.Class)
+    if suite is None or collector is None:
         return
     callspec = getattr(item, "callspec", None)
     part = str(callspec.params.get(_PART, "")) if callspec is not None else ""
-    item.user_properties.append((_PART, json.dumps([suite.__name__, part, *parts(suite)])))
+    # By its place: another module may have a class of that name, or the same class, and each is to run whole.
+    item.user_properties.append((_PART, json.dumps([collector.nodeid, part, *parts(suite)])))
     gate = item.config.stash.get(_GATE, None)
     if gate is not None:
-        gate.expect(suite.__name__, parts(suite))
+        gate.expect(collector.nodeid, parts(suite))
 
 
 @pytest.fixture(scope="class")
@@ -82,7 +83,7 @@ def card_conformance_trial(request: pytest.FixtureRequest, tmp_path_factory: pyt
 
 
 class Gate:
-    """What each suite should have run and what it ran."""
+    """What each suite should have run and what it ran; a suite is a class in its module, `FILE::CLASS`."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -113,9 +114,9 @@ class Gate:
             if lacking:
                 found[suite] = f"{len(lacking)} of {len(whole)} parts did not run, the first of them {lacking[0]!r}"
         live: list[str] = self._config.option.card_conformance_live
-        for suite in live:
-            if suite not in self._wanted:
-                found[suite] = "was not collected at all"
+        for name in live:
+            if not any(f"::{suite}".endswith(f"::{name}") for suite in self._wanted):
+                found[name] = "was not collected at all"
         return found
 
     @pytest.hookimpl(tryfirst=True)

@@ -81,7 +81,7 @@ def test_an_executor_that_holds_its_claim_passes(pytester: pytest.Pytester) -> N
     """A process under the limit it claims to keep: all of the matrix is run, nothing asked that was not claimed."""
     result = run(pytester, LIMITED, "--card-conformance-live=TestLimited")
     assert result.ret == 0
-    result.stdout.fnmatch_lines("card_conformance TestLimited: tried claims, consistency, resource_limits")
+    result.stdout.fnmatch_lines("card_conformance *::TestLimited: tried claims, consistency, resource_limits")
 
 
 @pytest.mark.parametrize("claim", sorted(MEANING))
@@ -160,7 +160,7 @@ def test_a_matrix_that_tried_nothing_fails_the_session(how: str, pytester: pytes
     result = run(pytester, LIMITED + PARTLY[how])
     assert result.ret == 1
     assert result.parseoutcomes().get("failed", 0) == 0
-    result.stdout.fnmatch_lines("card_conformance TestLimited: NOT SHOWN, *")
+    result.stdout.fnmatch_lines("card_conformance *::TestLimited: NOT SHOWN, *")
 
 
 @pytest.mark.parametrize("words", [["-k", "resource_limits"], ["-k", "nothing_of_this_name"]])
@@ -176,6 +176,27 @@ def test_a_matrix_that_nobody_collected_fails_the_session(pytester: pytest.Pytes
     result = run(pytester, "def test_other():\n    pass\n", "--card-conformance-live=TestLimited")
     assert result.ret == 1
     result.stdout.fnmatch_lines("card_conformance TestLimited: NOT SHOWN, was not collected at all")
+
+
+@pytest.mark.parametrize("live", ["", "TestLimited", "test_whole.py::TestLimited"])
+def test_a_class_of_the_same_name_shows_nothing_for_another(live: str, pytester: pytest.Pytester) -> None:
+    """One module's matrix runs whole, the other's not at all: the session fails, and says which."""
+    pytester.makepyfile(test_whole=LIMITED, test_skipped=LIMITED + PARTLY["skipped"])
+    result = run(pytester, "", *([f"--card-conformance-live={live}"] if live else []))
+    assert result.ret == 1
+    result.stdout.fnmatch_lines("card_conformance test_skipped.py::TestLimited: NOT SHOWN, *")
+    result.stdout.no_fnmatch_line("card_conformance test_whole.py::TestLimited: NOT SHOWN, *")
+
+
+def test_a_class_of_one_module_is_named_with_it(pytester: pytest.Pytester) -> None:
+    """A module that was not even collected is missed, though a class of that name ran elsewhere."""
+    pytester.makepyfile(test_whole=LIMITED, test_gone="import pytest\npytest.skip('', allow_module_level=True)\n")
+    for name in ("TestLimited", "test_whole.py::TestLimited"):
+        assert run(pytester, "", f"--card-conformance-live={name}").ret == 0
+    for name in ("test_gone.py::TestLimited", "Limited", "whole.py::TestLimited"):
+        result = run(pytester, "", f"--card-conformance-live={name}")
+        assert result.ret == 1
+        result.stdout.fnmatch_lines(f"card_conformance {name}: NOT SHOWN, was not collected at all")
 
 
 def test_collecting_and_other_sessions_are_left_alone(pytester: pytest.Pytester) -> None:
