@@ -7,6 +7,7 @@ every byte passes at once and untouched.
 import os
 import select
 import threading
+import time
 
 from launcher.run.spawn import HEARD, Child
 
@@ -38,7 +39,7 @@ class Podman:
         self.signalled = False
         self.expired = False
         self.gave_up = False
-        self._patient = False
+        self._deadline = time.monotonic() + START_SECONDS
         self.killed = 0
         self._apart = child.apart
         self._container = container
@@ -65,13 +66,15 @@ class Podman:
 
     def be_patient(self, *, patient: bool) -> None:
         """Let the worker's release take as long as it takes, or the usual time, which begins anew."""
-        self._patient = patient
+        with self._lock:
+            self._deadline = float("inf") if patient else time.monotonic() + START_SECONDS
         if not patient:
             _later(START_SECONDS, self._give_up)
 
     def _give_up(self) -> None:
+        """End a podman whose time is over: a timer that was started for an earlier deadline ends nothing."""
         with self._lock:
-            if not (self._relay_now or self._patient or self._ended.is_set()):
+            if not (self._relay_now or time.monotonic() < self._deadline or self._ended.is_set()):
                 self.gave_up = True
                 self._signal(_signal.SIGKILL)
 
@@ -94,6 +97,10 @@ class Podman:
         with self._reaping:
             if not self._ended.is_set():
                 os.kill(self.pid, number)
+
+    def resized(self) -> None:
+        """Have podman look at its terminal's size anew."""
+        self._signal(_signal.SIGWINCH)
 
     def expire(self) -> None:
         """End the worker because its time is over."""
@@ -162,6 +169,8 @@ class Podman:
         """Pass a signal on, once: to the worker, or before there is one to podman, which may hang by then."""
         if not self._relay_now:
             self._signal(info.si_signo)
+            with self._lock:
+                self._deadline = min(self._deadline, time.monotonic() + _GRACE_SECONDS)
             _later(_GRACE_SECONDS, self._give_up)
         elif info.si_signo == _signal.SIGTERM:
             self.end()
