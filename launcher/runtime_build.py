@@ -12,12 +12,11 @@ import shutil
 import stat
 import subprocess
 import tempfile
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from launcher import runtime, runtime_elf
+from launcher import runtime, runtime_elf, runtime_prune
 from launcher.runtime import CARD, Runtime
 from launcher.seccomp import bpf, profile, table
 from oci import hooksd, records
@@ -34,7 +33,6 @@ HOOK_CLIENT = "hooks/client.sh"
 # What decides how all of it is built.
 BUILD_SOURCES = ("launcher/seccomp", "launcher/runtime.py", "launcher/runtime_build.py", "launcher/runtime_elf.py")
 CONTAINERS_CONF = "launcher/run/containers.conf"
-UNUSED_SECONDS = 86400
 
 # Run by the interpreter that will run stage 2: where each module comes from that stage 2 imports.
 _DISCOVER = """
@@ -134,7 +132,7 @@ def _build(cache: str, layout: Layout) -> Runtime:
     found = runtime.lookup(cache)
     if found is None:
         raise Refused([Refusal("runtime-unbuildable", f"{final} changed while it was being built")])
-    _prune(cache, keep=digest)
+    runtime_prune.prune(cache, keep=digest)
     return found
 
 
@@ -293,17 +291,3 @@ def _write_manifest(cache: str, layout: Layout, digest: str, final: str) -> None
     with open(f"{place}.new", "wb") as file:
         file.write(records.dump(items))
     os.rename(f"{place}.new", place)
-
-
-def _prune(cache: str, *, keep: str) -> None:
-    """Remove runtimes that no manifest names and that nobody can still be starting from: a day after they fell out."""
-    named = {runtime.directory_name(keep)}
-    for name in os.listdir(cache):
-        if name.startswith("manifest-"):
-            with open(f"{cache}/{name}", "rb") as file:
-                named.add(runtime.directory_name(records.load(file.read())["digest"][0]))
-    for name in os.listdir(cache):
-        if name.startswith("runtime-") and name not in named:
-            age = time.time() - os.stat(f"{cache}/{name}").st_mtime
-            if age > UNUSED_SECONDS:
-                shutil.rmtree(f"{cache}/{name}", ignore_errors=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher import runtime, runtime_build, runtime_elf
+from launcher import runtime, runtime_build, runtime_elf, runtime_prune
+from launcher.run import directory
 from launcher.runtime import Runtime
 from launcher.seccomp import bpf, profile, table
 from oci import hooksd
@@ -266,15 +267,101 @@ def test_programs_carry_no_search_paths(cache: str) -> None:
         assert b"/etc/ld.so.preload" in Path(runtime_elf.loader(built.python) or "").read_bytes()
 
 
-def test_unused_runtimes_go_after_a_day(cache: str) -> None:
-    """What no manifest names is removed once nobody can still be starting from it."""
-    Path(cache).mkdir(mode=0o700)
-    old, fresh = Path(cache, "runtime-old"), Path(cache, "runtime-fresh")
-    for path in (old, fresh):
-        path.mkdir()
-    os.utime(old, (0, time.time() - runtime_build.UNUSED_SECONDS - 60))
-    built = runtime.ensure(cache)
-    assert (old.exists(), fresh.exists(), Path(built.path).exists()) == (False, True, True)
+def _changed(base: Path, comment: str) -> None:
+    """Change what the runtime is made from, as an upgrade does."""
+    base.write_text(json.dumps({**json.loads(BASE_PROFILE), "comment": comment}))
+
+
+def _days_pass(cache: str) -> None:
+    """Set every time in the cache back by more than a runtime may be out of use, but for what a manifest looks at."""
+    past = time.time() - runtime_prune.UNUSED_SECONDS - 60
+    for entry in os.scandir(cache):
+        os.utime(entry.path, (past, past))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a run directory, the only one there is."""
+    path = tmp_path / "runs" / "c0"
+    (path / "hooks.d").mkdir(parents=True)
+    monkeypatch.setattr(directory, "parents", lambda: [str(path.parent)])
+    return path
+
+
+def _living(cache: str) -> set[str]:
+    """Return the runtimes in the cache, which holds nothing else but manifests, the lock, and notes of runtimes."""
+    names = os.listdir(cache)
+    found = {name for name in names if name.startswith("runtime-")}
+    rest = {name for name in names if not name.startswith(("runtime-", "manifest-", "unused-"))}
+    assert rest == {"lock"}
+    assert {name.removeprefix("unused-") for name in names if name.startswith("unused-")} < found
+    return found
+
+
+@pytest.mark.usefixtures("run")
+def test_a_runtime_goes_a_day_after_it_fell_out_of_use(cache: str, base: Path) -> None:
+    """However long ago it was built: the upgrade that replaces it leaves it, and so does the next one within a day."""
+    first = runtime.ensure(cache)
+    _days_pass(cache)
+    _changed(base, "one")
+    second = runtime.ensure(cache)
+    assert _living(cache) == {Path(built.path).name for built in (first, second)}
+    _changed(base, "two")
+    third = runtime.ensure(cache)
+    assert _living(cache) == {Path(built.path).name for built in (first, second, third)}
+    _days_pass(cache)
+    _changed(base, "three")
+    fourth = runtime.ensure(cache)
+    assert _living(cache) == {Path(built.path).name for built in (third, fourth)}
+
+
+@pytest.mark.usefixtures("run")
+def test_a_runtime_that_comes_back_into_use_is_as_good_as_new(cache: str, base: Path) -> None:
+    """The day begins again when it falls out of use again."""
+    first = runtime.ensure(cache)
+    _changed(base, "one")
+    runtime.ensure(cache)
+    _days_pass(cache)
+    base.write_text(BASE_PROFILE)
+    assert runtime.ensure(cache).path == first.path
+    _changed(base, "two")
+    runtime.ensure(cache)
+    assert Path(first.path).exists()
+
+
+@pytest.mark.parametrize("name", ["plan.json", f"hooks.d/{hooksd.POSTSTOP_FILE}"])
+def test_a_runtime_of_a_run_that_is_there_stays(cache: str, base: Path, run: Path, name: str) -> None:
+    """A card that runs for days keeps what `card exec` and its hooks start from; once it is gone, so is that."""
+    first = runtime.ensure(cache)
+    (run / name).write_text(json.dumps({"args": ["sh", first.client]}))
+    for comment in ("one", "two"):
+        _days_pass(cache)
+        _changed(base, comment)
+        runtime.ensure(cache)
+    assert Path(first.path).exists()
+    (run / name).unlink()
+    _changed(base, "three")
+    runtime.ensure(cache)
+    assert not Path(first.path).exists()
+
+
+@pytest.mark.usefixtures("run")
+def test_a_manifest_that_nobody_can_go_by_keeps_nothing(tmp_path: Path, cache: str, base: Path) -> None:
+    """Of a Python or a copy of the code that is gone, or damaged: its runtime is out of use too."""
+    root = _copy(tmp_path / "code")
+    with (root / "hooks/prestart.py").open("a") as source:
+        source.write("\nCHANGED = 1\n")
+    path = Path(_elsewhere(sys.executable, root, cache, base).communicate(timeout=60)[0].splitlines()[0])
+    runtime.ensure(cache)
+    assert len(list(Path(cache).glob("manifest-*"))) == 2
+    shutil.rmtree(root)
+    Path(cache, "manifest-0").write_bytes(b"rubbish")
+    for comment in ("one", "two"):
+        _changed(base, comment)
+        runtime.ensure(cache)
+        assert path.exists() == (comment == "one")
+        assert os.listdir(cache).count(runtime.manifest_name()) == len(list(Path(cache).glob("manifest-*"))) == 1
+        _days_pass(cache)
 
 
 def _other_pythons() -> list[str]:
