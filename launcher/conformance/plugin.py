@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="CLASS",
-        help="fail unless each class of this name, or FILE::CLASS, ran its whole matrix, and there is one; may be repeated",
+        help="fail unless each class of this name, or FILE::CLASS, ran whole, and there is one; may be repeated",
     )
     group.addoption(
         "--card-conformance-partial",
