@@ -11,7 +11,7 @@ import os
 import select
 import threading
 import time
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from launcher.launch import Launch
 from launcher.pool import wire
@@ -21,6 +21,11 @@ from launcher.pool.slot import Slot, Stale
 from launcher.run import directory, events, output, perform, spawn
 from launcher.run.perform import Started
 from oci.refusal import EXIT_REFUSED, Refused
+
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal
 
 _NAME = b"card-warm"
 
@@ -39,7 +44,13 @@ def attend(pool: "_socket.socket", declared: Declared) -> NoReturn:
 
 
 def _settle() -> None:
+    """Be of no session, and hear every signal: what the pool's starter ignores says nothing of who takes the card.
+
+    What a taker ignores it does not pass on.
+    """
     os.setsid()
+    for number in spawn.HEARD:
+        _signal.signal(number, _signal.SIG_DFL)
     with open("/proc/self/comm", "wb") as file:
         file.write(_NAME)
 

@@ -17,10 +17,14 @@ from tests.bench.test_walls import DENIED, PINS
 DEAD_RESOLVER = "192.0.2.254"
 
 
-def running(*options: str, receipt: Path) -> "subprocess.Popen[str]":
+# Starts a program that ignores what nohup(1) and a shell's `&` have it ignore, and SIGTSTP.
+IGNORING = ("sh", "-c", 'trap "" INT QUIT HUP TSTP; exec "$@"', "ignoring")
+
+
+def running(*options: str, receipt: Path, program: tuple[str, ...] = ("card-run",)) -> "subprocess.Popen[str]":
     """Start a warm card whose worker says that it runs, and then waits."""
     full()
-    words = ["card-run", "-q", f"--json={receipt}", *options, "--", "sh", "-c", "echo up; exec sleep 60"]
+    words = [*program, "-q", f"--json={receipt}", *options, "--", "sh", "-c", "echo up; exec sleep 60"]
     pipe = subprocess.PIPE
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
     assert process.stdout is not None
@@ -142,6 +146,28 @@ def test_signals_and_time(receipt: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 130
         process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
+def test_a_pool_that_ignores_signals(number: signal.Signals, receipt: Path) -> None:
+    """What the pool was started to ignore is heard for whoever takes a card, as without a pool."""
+    with pool(program=(*IGNORING, "card")):
+        process = running(receipt=receipt)
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 128 + number
+        process.communicate()
+    assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
+
+
+def test_a_taker_that_ignores_signals(receipt: Path) -> None:
+    """It goes on ignoring them, as nohup(1) has it, and hears the others."""
+    with pool():
+        process = running(receipt=receipt, program=(*IGNORING, "card-run"))
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            process.send_signal(number)
+        assert process.wait(timeout=20) == 143
+        process.communicate()
+    assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
 
 
 def test_output_that_nobody_reads(receipt: Path) -> None:
