@@ -7,6 +7,7 @@ wrong before and still is does not stand in the way of mending the rest.
 import contextlib
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 import tomlkit
 import tomlkit.exceptions
 
-from launcher import trust
 from launcher.access import judge
 from launcher.cardfile import keys, kinds, load
 from launcher.cardfile.keys import ACCESS, Key
@@ -48,15 +48,11 @@ _ACCESS_KEYS = (
 
 def read(path: str) -> str:
     """Return a card file's text; raises Refused when it cannot be read or is no TOML."""
-    place = os.path.abspath(path)
-    found = trust.read(place, (os.getuid(), 0))
-    if found.data is None:
-        faults = found.faults or ("there is no such file",)
-        raise Refused([Refusal("card-missing", f"{path}: {fault}", f"card new {path}") for fault in faults])
-    _, problem = load.parsed(found.data)
+    data = load.text(path, hint=shlex.join(("card", "new", path)))
+    _, problem = load.parsed(data)
     if problem is not None:
         raise Refused([load.refusal(path, problem)])
-    return found.data.decode()
+    return data.decode()
 
 
 def lookup(text: str, key: Key) -> Any:

@@ -1,48 +1,122 @@
 """Everything that is wrong with a card file, or with a user's defaults, told as compilers tell it.
 
 Beside what every reading finds, this says what a run would find without looking at more of the bench than the file's
-own place: a card that the worker could rewrite.
+own place: a card that the worker could rewrite, and one that contradicts itself or states what no wall can hold. A
+card is judged alone, without the bench's ceiling and anybody's defaults; one that wants a grant is a good card.
 """
 
 import os
+import shlex
 from typing import Any
 
-from launcher import options, trust
-from launcher.cardfile import load, paths, position
+from launcher import options, reach
+from launcher.access.compiled import unavailable
+from launcher.access.judge import Problem
+from launcher.access.profile import Profile
+from launcher.cardfile import load, merge, origin, paths, position
 from launcher.cardfile.keys import ACCESS
-from launcher.cardfile.load import Located
+from launcher.cardfile.load import Located, Source
 from launcher.fs.paths import below
-from oci.refusal import Refusal, Refused
+from launcher.network import NONE
+from launcher.request import Request
+from launcher.roots import LISTS
+from oci.refusal import Refusal
+
+# What `reach.bound` says too, and is no mistake (a grant opens it) or is told here of the profile's own key.
+_ELSEWHERE = {"required", "access-unenforceable"}
 
 
 def problems(path: str) -> list[Located]:
     """Return every problem of a file, in the order of its lines; raises Refused when it cannot be read at all."""
     place = os.path.abspath(path)
-    found = trust.read(place, (os.getuid(), 0))
-    if found.data is None:
-        faults = found.faults or ("there is no such file",)
-        raise Refused([Refusal("card-missing", f"{path}: {fault}") for fault in faults])
     defaults = place == options.user_config()
-    table, located = load.judged(found.data, base=os.path.dirname(place), defaults=defaults)
-    if not located and not defaults:
-        located = _rewritable(table, place, position.marks(found.data.decode()))
-    return located
+    data = load.text(path, hint="" if defaults else shlex.join(("card", "new", path)))
+    table, located = load.judged(data, base=os.path.dirname(place), defaults=defaults)
+    if located or defaults:
+        return located
+    marks = position.marks(data.decode())
+    found = [*_rewritable(table, place), *_impossible(load.good(load.CARD, place, data, table))]
+    return sorted((_located(one, marks) for one in found), key=lambda one: (one.line, one.column))
 
 
-def _rewritable(table: dict[str, Any], place: str, marks: dict[position.Where, position.Mark]) -> list[Located]:
+def _located(problem: Problem, marks: dict[position.Where, position.Mark]) -> Located:
+    line, column = position.nearest(marks, problem.where).value
+    key = ".".join(str(step) for step in problem.where)
+    return Located(line=line, column=column, key=key, text=problem.text, hint=problem.hint)
+
+
+def _impossible(source: Source) -> list[Problem]:
+    """Return why no run can be what the card says by itself."""
+    merged = merge.alone(source)
+    values: dict[str, Any] = {"command": (), **merged.values}
+    request = Request(**values, profile=merged.profile, merged=merged)
+    found: list[Problem] = []
+    if request.profile is not None:
+        found += _unheld(request.profile, source)
+        request, _, refusals = reach.bound(request, None)
+        found += [_refused(one, source) for one in refusals if one.reason not in _ELSEWHERE]
+    return [*found, *_unreached(request), *_twice(request, source)]
+
+
+def _refused(refusal: Refusal, source: Source) -> Problem:
+    """Return a refusal as a problem of the value that it is about."""
+    said = origin.quoted(refusal.text, source, source.values)
+    where = said or ((ACCESS, "command") if refusal.reason == "denied" else (ACCESS,))
+    return Problem(where=where, text=refusal.text, hint=refusal.hint)
+
+
+def _unheld(profile: Profile, source: Source) -> list[Problem]:
+    """Return what the profile states and no wall holds, at the place that it is about."""
+    places = {f"roots[{path}].read": where for path, where in origin.profile_paths(source)}
+    places |= {"workspace_read": (ACCESS, "workspace"), "isolation": (ACCESS, "isolation")}
+    hint = "name narrower paths, or keep that place elsewhere"
+    return [
+        Problem(
+            where=places[row.feature],
+            text=f"{row.feature.rpartition('.')[2]} = {row.asked}: {row.text}",
+            hint="" if row.feature == "isolation" else hint,
+        )
+        for row in unavailable(profile)
+    ]
+
+
+def _unreached(request: Request) -> list[Problem]:
+    """Return the hosts of a card that has no network."""
+    if request.net != NONE:
+        return []
+    named: list[tuple[position.Where, object]] = [
+        (("hosts",), request.allow_host),
+        (("worker", "model_host"), request.model_host),
+    ]
+    text = "it names a host, and net = none reaches none"
+    return [Problem(where=where, text=text, hint="leave one of them out") for where, said in named if said]
+
+
+def _twice(request: Request, source: Source) -> list[Problem]:
+    """Return the paths that stand in two lists."""
+    seen: dict[str, str] = {}
+    found: list[Problem] = []
+    for _, name in LISTS:
+        for path in getattr(request, name):
+            other = seen.setdefault(os.path.realpath(path), name)
+            if other != name:
+                where = (name, source.values[name].index(path))
+                found.append(Problem(where=where, text=f"{path} is in {other} too", hint="give it one access"))
+    return found
+
+
+def _rewritable(table: dict[str, Any], place: str) -> list[Problem]:
     """Return the writable places that hold the card itself, unless it is protected in them."""
     base, itself = os.path.dirname(place), os.path.realpath(place)
     if itself in [os.path.realpath(paths.absolute(path, base)) for path in table.get("protect", ())]:
         return []
     text = "the card file is in here, so the worker could rewrite it, and a run is refused"
     hint = f'protect = ["{os.path.basename(place)}"], or keep the card elsewhere'
-    found: list[Located] = []
-    for where, path in _writable(table):
-        if below(itself, os.path.realpath(paths.absolute(path, base))):
-            line, column = position.nearest(marks, where).value
-            key = ".".join(str(step) for step in where)
-            found.append(Located(line=line, column=column, key=key, text=text, hint=hint))
-    return found
+    return [
+        Problem(where=where, text=text, hint=hint)
+        for where, path in _writable(table)
+        if below(itself, os.path.realpath(paths.absolute(path, base)))
+    ]
 
 
 def _writable(table: dict[str, Any]) -> list[tuple[position.Where, str]]:

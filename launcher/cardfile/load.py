@@ -51,6 +51,19 @@ def card(path: str) -> Source:
     return _source(CARD, found)
 
 
+def text(path: str, *, hint: str) -> bytes:
+    """Return the bytes of a file to be edited or linted; `hint` is for one that is not there.
+
+    Raises Refused (`card-missing`), each fault with the path as it was given.
+    """
+    found = trust.read(_place(path), (os.getuid(), 0))
+    if found.data is not None:
+        return found.data
+    if not found.faults:
+        raise Refused([Refusal("card-missing", f"{path}: there is no such file", hint)])
+    raise Refused([Refusal("card-missing", f"{path}: {fault}", _mend(path, (fault,))) for fault in found.faults])
+
+
 def defaults(path: str) -> Source | None:
     """Return a user's defaults, or None when there is no such file; raises Refused (`user-config`) otherwise."""
     found = trust.read(path, (os.getuid(), 0))
@@ -67,14 +80,22 @@ def _place(path: str) -> str:
 def _source(kind: str, file: trust.File) -> Source:
     reason = _REASONS[kind]
     if file.data is None:
-        hint = f"chmod go-w {file.path}" if any("others can write" in fault for fault in file.faults) else ""
+        hint = _mend(file.path, file.faults)
         raise Refused([Refusal(reason, f"{file.path}: {fault}", hint) for fault in file.faults])
     table, problems = judged(file.data, base=os.path.dirname(file.path), defaults=kind == DEFAULTS)
     if problems:
         raise Refused([refusal(file.path, problem, reason=reason) for problem in problems])
-    access = table.get(ACCESS)
-    values = _values(table, os.path.dirname(file.path), keys.of(defaults=kind == DEFAULTS))
-    return Source(kind=kind, path=file.path, data=file.data, values=values, access=access)
+    return good(kind, file.path, file.data, table)
+
+
+def good(kind: str, path: str, data: bytes, table: "dict[str, Any]") -> Source:
+    """Return a file as a source, its table judged and nothing wrong with it."""
+    values = _values(table, os.path.dirname(path), keys.of(defaults=kind == DEFAULTS))
+    return Source(kind=kind, path=path, data=data, values=values, access=table.get(ACCESS))
+
+
+def _mend(path: str, faults: tuple[str, ...]) -> str:
+    return f"chmod go-w {path}" if any("others can write" in fault for fault in faults) else ""
 
 
 _REASONS = {CARD: "card-file", DEFAULTS: "user-config"}

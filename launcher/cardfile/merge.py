@@ -89,6 +89,11 @@ def merge(flags: "dict[str, Any]", *, card: str | None, defaults: str | None) ->
     return _settle([*layers, (None, flags)])
 
 
+def alone(source: Source) -> Merged:
+    """Return what a card file says by itself, without flags and without a user's defaults."""
+    return _settle([(source, _own(source))])
+
+
 def _own(source: Source) -> "dict[str, Any]":
     if source.kind != load.CARD:
         return source.values

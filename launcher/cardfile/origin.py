@@ -105,11 +105,11 @@ def _stated(request: Request, lines: _Lines, field: str, item: Any) -> str:
     card = request.merged.card if request.merged else None
     if card is None or field not in _ACCESS_FIELDS:
         return ""
-    found = [where for path, where in _profile_paths(card) if path == item]
+    found = [where for path, where in profile_paths(card) if path == item]
     return lines.of(card, found[0]) if found else ""
 
 
-def _profile_paths(card: Source) -> list[tuple[str, Where]]:
+def profile_paths(card: Source) -> list[tuple[str, Where]]:
     """Return the paths of a card's `[access]`, resolved, each with the keys that lead to it."""
     if card.access is None:
         return []
@@ -164,11 +164,16 @@ def explained(refusals: list[Refusal], request: Request) -> list[Refusal]:
 
 def _explained(refusal: Refusal, layers: tuple[tuple[Source | None, dict[str, Any]], ...], lines: _Lines) -> Refusal:
     for source, values in reversed(layers):
-        for field, where, item in _said_by(source, values) if source else ():
-            if source and _quotes(refusal.text, field, item):
-                said = lines.of(source, where)
-                return Refusal(refusal.reason, refusal.text, "; ".join(filter(None, (refusal.hint, said))))
+        where = quoted(refusal.text, source, values) if source else None
+        if source and where:
+            hints = (refusal.hint, lines.of(source, where))
+            return Refusal(refusal.reason, refusal.text, "; ".join(filter(None, hints)))
     return refusal
+
+
+def quoted(text: str, source: Source, values: dict[str, Any]) -> Where | None:
+    """Return the keys of the first value of a source that a refusal's text quotes, or None."""
+    return next((where for field, where, item in _said_by(source, values) if _quotes(text, field, item)), None)
 
 
 def _said_by(source: Source, values: dict[str, Any]) -> Iterator[tuple[str, Where, str]]:
@@ -177,7 +182,7 @@ def _said_by(source: Source, values: dict[str, Any]) -> Iterator[tuple[str, Wher
         for index, item in enumerate(_items(key.field, values.get(key.field))):
             if isinstance(item, str):
                 yield key.field, (*key.where, index) if key.kind.many else key.where, item
-    for path, where in _profile_paths(source):
+    for path, where in profile_paths(source):
         yield from ((field, where, path) for field in _ACCESS_FIELDS)
 
 

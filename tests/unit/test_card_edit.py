@@ -2,13 +2,18 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from launcher import launch, options
 from launcher.cardfile import edit, keys, lint, load, schema, template
 from oci.refusal import Refused
 
@@ -26,6 +31,9 @@ hosts = [
 timeout = 60  # seconds
 # memory = "4g"
 """
+
+
+ACCESS = '[access]\nworkspace = "."\nworkspace_read = "allow"\ncommand = "allow"\n'
 
 
 @pytest.fixture
@@ -232,12 +240,148 @@ def test_lint_knows_what_the_worker_could_rewrite(place: Path) -> None:
         'write = [".", "x"]': ["write.0"],
         'write = ["."]\nprotect = ["card.toml"]': [],
         'write = ["x"]': [],
-        '[access]\nworkspace = "."\nworkspace_read = "allow"\nworkspace_write = "allow"': ["access.workspace"],
-        '[access]\nworkspace = "."\nworkspace_read = "allow"': [],
+        f'{ACCESS}workspace_write = "allow"': ["access.workspace"],
+        ACCESS: [],
     }
     for text, expected in said.items():
         (place / "card.toml").write_text(text)
         assert [one.key for one in lint.problems("card.toml")] == expected
+
+
+UNREACHED = 'net = "none"\nhosts = ["pypi.org"]\n'
+IMPOSSIBLE = {
+    "a closed root in what may be read": (f'{ACCESS}[[access.roots]]\npath = "keys"\n', ["6:8 access.roots.0.path"]),
+    "a workspace that is closed in a root": (
+        '[access]\nworkspace = "."\ncommand = "allow"\n[[access.roots]]\npath = ".."\nread = "allow"\n',
+        ["2:13 access.workspace"],
+    ),
+    "no walls": (f'{ACCESS}isolation = "unconfined"\nack_unconfined = true\n', ["5:13 access.isolation"]),
+    "hosts without a network": (UNREACHED, ["2:9 hosts"]),
+    "a model host without a network": (
+        'net = "none"\n[worker]\nmodel_host = "a.example"\n',
+        ["3:14 worker.model_host"],
+    ),
+    "hosts and no network of a profile": (f"{UNREACHED}{ACCESS}", ["2:9 hosts"]),
+    "hosts and a profile that denies them": (f'hosts = [\n"pypi.org"]\n{ACCESS}', ["2:1 hosts.0"]),
+    "one path twice": ('read = ["x", "data"]\nwrite = ["data/../data"]\n', ["1:14 read.1"]),
+    "one path three times": (
+        'read = ["data"]\nread_noexec = ["./data"]\nwrite = ["data"]\n',
+        ["1:9 read.0", "2:16 read_noexec.0"],
+    ),
+    "a list beyond the profile": (f'read_noexec = ["x", "/srv/data"]\n{ACCESS}', ["1:21 read_noexec.1"]),
+    "writing beyond the profile": (f'write = ["out"]\n{ACCESS}', ["1:10 write.0"]),
+    "reading what is written": (
+        f'protect = ["card.toml"]\nread = ["."]\n{ACCESS}workspace_write = "allow"\n',
+        ["2:9 read.0"],
+    ),
+    "a real HOME": (f'home = "real"\n{ACCESS}', ["1:8 home"]),
+    "a command that is denied": (f"{ACCESS.replace('allow', 'deny')}", ["4:11 access.command"]),
+    "a command that is not stated": ('image = "localhost/x"\n[access]\nworkspace = "."\n', ["2:1 access.command"]),
+    "several": (
+        f'home = "real"\nwrite = ["/out"]\nhosts = ["a.example"]\n{ACCESS}[[access.roots]]\npath = "keys"\n',
+        ["1:8 home", "2:10 write.0", "3:10 hosts.0", "9:8 access.roots.0.path"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_lint_knows_what_can_never_run(name: str, place: Path) -> None:
+    """What a card contradicts in itself, or no wall can hold, is told where it stands, before any run refuses it."""
+    text, expected = IMPOSSIBLE[name]
+    (place / "card.toml").write_text(text)
+    assert [f"{one.line}:{one.column} {one.key}" for one in lint.problems("card.toml")] == expected
+
+
+POSSIBLE = {
+    "a path inside another": 'read = ["data"]\nread_noexec = ["data/raw"]\nwrite = ["data/out"]\n',
+    "hosts": 'hosts = ["pypi.org"]\n[worker]\nmodel_host = "a.example"\n',
+    "no hosts": 'net = "none"\nhosts = []\n',
+    "a host that wants a grant": f'hosts = ["pypi.org"]\n{ACCESS}network = "gated"\n',
+    "a list that wants a grant": f'read = ["/srv/data"]\nwrite = ["/srv/out"]\n{ACCESS}'
+    'host_read = "gated"\nhost_write = "gated"\n',
+    "a start that wants a grant": ACCESS.replace('command = "allow"', 'command = "gated"'),
+    "a read-only root in a workspace": (
+        f'protect = ["card.toml"]\n{ACCESS}workspace_write = "allow"\n[[access.roots]]\npath = "in"\nread = "allow"\n'
+    ),
+    "a closed root elsewhere": f'{ACCESS}[[access.roots]]\npath = "/srv/keys"\n',
+    "lists that the profile has": f'read = ["/srv/data"]\nread_noexec = ["."]\nwrite = ["/srv/out"]\n{ACCESS}'
+    'host_read = "allow"\nhost_write = "allow"\n',
+    "a real HOME": f'home = "real"\n{ACCESS}home = "real"\n',
+}
+
+
+@pytest.mark.parametrize("name", POSSIBLE)
+def test_lint_has_nothing_against_what_can_run(name: str, place: Path) -> None:
+    """What is unusual and works, with a grant or without, is no problem."""
+    (place / "card.toml").write_text(POSSIBLE[name])
+    assert lint.problems("card.toml") == []
+
+
+PAIRS = st.sampled_from(
+    [("deny", "deny"), ("gated", "deny"), ("allow", "deny"), ("allow", "gated"), ("allow", "allow")]
+)
+PLACES = ("a", "a/b", "a/b/../b", "c", "link")
+
+
+@st.composite
+def cards(draw: st.DrawFn) -> str:
+    """Return a card of lists, hosts and mostly a profile, over a few places that nest."""
+    lists = {name: draw(st.lists(st.sampled_from(PLACES), max_size=1)) for name in ("read", "read_noexec", "write")}
+    lines = [f"{name} = {json.dumps(paths)}" for name, paths in lists.items() if paths]
+    lines += draw(st.sampled_from([[], ['net = "none"'], ['hosts = ["a.example"]'], [*UNREACHED.splitlines()]]))
+    if draw(st.integers(0, 3)):
+        (read, write), (host_read, host_write) = draw(PAIRS), draw(PAIRS)
+        network, command = (draw(st.sampled_from(["allow", "gated", "allow", "deny"])) for _ in range(2))
+        lines += ["[access]", f'workspace = "{draw(st.sampled_from(("a", "a/b")))}"']
+        lines += [f'workspace_read = "{read}"', f'workspace_write = "{write}"', f'host_read = "{host_read}"']
+        lines += [f'host_write = "{host_write}"', f'network = "{network}"', f'command = "{command}"']
+        for path in draw(st.sampled_from([["a/b/d"], [], ["c"], ["a/b/d", "c"]])):
+            read, write = draw(PAIRS)
+            lines += ["[[access.roots]]", f'path = "{path}"', f'read = "{read}"', f'write = "{write}"']
+    return "\n".join([*lines, ""])
+
+
+NEVER = {"access-contradiction", "access-unenforceable", "denied", "no-network", "path-contradiction"}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@given(cards())
+def test_lint_and_a_run_agree(place: Path, text: str) -> None:
+    """What a run of the card alone would be refused for is what lint tells, and it tells no more."""
+    (place / "a/b/d").mkdir(parents=True, exist_ok=True)
+    (place / "c").mkdir(exist_ok=True)
+    if not (place / "link").is_symlink():
+        (place / "link").symlink_to("c")
+    (place / "card.toml").write_text(text)
+    refused = launch.judge(options.read(["--card", "card.toml", "--resolver", "192.0.2.1", "--", "x"])[0])[1]
+    reasons = NEVER & {one.reason for one in refused}
+    assert bool(lint.problems("card.toml")) == bool(reasons), (text, reasons, lint.problems("card.toml"))
+
+
+def test_lint_has_nothing_against_the_examples(place: Path) -> None:
+    """The cards that the documents show are good ones."""
+    page = (ROOT / "launcher/card-file.5.md").read_text().partition("# EXAMPLES")[2]
+    blocks = re.findall(r"(?:^(?:    .*)?\n)+", page, re.MULTILINE)
+    shown = [textwrap.dedent(block) for block in blocks if "=" in block and "[ceiling]" not in block]
+    shown += re.findall(r"^\$ cat card.toml\n((?:(?!\$).*\n)+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(shown) == 4
+    for text in shown:
+        (place / "card.toml").write_text(text)
+        assert lint.problems("card.toml") == [], text
+
+
+def test_what_is_not_there_can_be_made(place: Path) -> None:
+    """`card lint` and `card get` without a card say how to have one; a card of the wrong mode, how to mend it."""
+    for words in (("lint",), ("get", "net"), ("lint", "my cards/a.toml")):
+        done = card(*words)
+        file = "'my cards/a.toml'" if words[1:] == ("my cards/a.toml",) else "card.toml"
+        assert done.returncode == 2
+        assert f"there is no such file (hint: card new {file})" in done.stderr
+    (place / "card.toml").write_text(CARD)
+    (place / "card.toml").chmod(0o666)
+    assert "(hint: chmod go-w card.toml)" in card("lint").stderr
+    config = place.parent / ".config/card-run/config.toml"
+    assert "hint" not in card("lint", str(config)).stderr  # that is no card
 
 
 def test_lint_takes_defaults_for_what_they_are(place: Path) -> None:
