@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from launcher.run.detach import Parted
     from launcher.run.keeper import Keeper
     from launcher.run.session import Session
+    from launcher.run.standin import Lines, Window
 
     S = TypeVar("S", bound=Session)
 
@@ -93,7 +94,7 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None, started: float 
 class Started:
     """A podman that was started for a run, and what is held for it: its record, both sockets, and the keeper."""
 
-    __slots__ = ("channel", "child", "held", "judged", "lifeline", "record", "spawned")
+    __slots__ = ("channel", "child", "held", "judged", "lifeline", "record", "spawned", "stdin")
 
     held: "Keeper"
 
@@ -102,6 +103,7 @@ class Started:
         self.channel = channel
         self.lifeline = lifeline
         self.child = child
+        self.stdin: Lines | Window | None = None
         self.judged = self.spawned = time.monotonic()
 
     def session(  # noqa: PLR0913 - what a run is made of
@@ -117,6 +119,14 @@ class Started:
         """Return the session of this run, of a class of sessions; starts the threads that serve podman."""
         from launcher.run.process import Podman
 
+        podman = Podman(
+            self.child,
+            container=command.container(launch.run),
+            tty=launch.tty,
+            stop_timeout=launch.limits.stop_timeout,
+        )
+        if self.stdin is not None:
+            self.stdin.serve(podman.resized)
         return kind(
             launch=launch,
             runtime=built,
@@ -124,12 +134,7 @@ class Started:
             run=run,
             record=self.record,
             keeper=self.held,
-            podman=Podman(
-                self.child,
-                container=command.container(launch.run),
-                tty=launch.tty,
-                stop_timeout=launch.limits.stop_timeout,
-            ),
+            podman=podman,
             channel=self.channel,
             times=(started, self.judged, self.spawned),
             parted=parted,
@@ -148,19 +153,22 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
         run.write(name, b"")
     exchange = Exchange(run, client=built.client, hook=built.hook_argv)
     argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
-    channel, lifeline = Channel(), Lifeline()
+    channel, lifeline, stdin = Channel(), Lifeline(), _stdin(launch)
     environment = _environment(built)
     child = spawn.podman(
         argv,
         channel_fd=channel.theirs,
         lifeline_fd=lifeline.theirs,
         environment=environment,
-        apart=not launch.tty and not (launch.interactive and os.isatty(0)),
+        stdin=stdin.theirs if stdin else None,
+        apart=not (launch.interactive and launch.tty),
     )
     begun = Started(record, channel, lifeline, child)
-    begun.judged = judged
+    begun.judged, begun.stdin = judged, stdin
     channel.spawned()
     lifeline.spawned()
+    if stdin is not None:
+        stdin.spawned()
     # From here on podman is busy with its own start-up: what is slow to import comes now, once for both processes.
     from launcher.life import sweep
     from launcher.run import keeper, process, session  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -168,6 +176,15 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
     begun.held = keeper.hold(child, run, environment, exchange)
     sweep.start(run.path)
     return begun
+
+
+def _stdin(launch: Launch) -> "Lines | Window | None":
+    """Return what podman has in the place of our terminal; None where it has what we have."""
+    if launch.interactive == launch.tty or not os.isatty(0):
+        return None
+    from launcher.run.standin import Lines, Window  # only at a terminal
+
+    return Window() if launch.tty else Lines()
 
 
 def open_receipt(target: str | None, writable: list[str]) -> int | None:

@@ -49,16 +49,24 @@ def hold_signals() -> None:
     _signal.pthread_sigmask(_signal.SIG_BLOCK, heard)
 
 
-def podman(
-    argv: list[str], *, channel_fd: int, lifeline_fd: int, environment: dict[str, str], apart: bool = False
+def podman(  # noqa: PLR0913 - what a process is started with
+    argv: list[str],
+    *,
+    channel_fd: int,
+    lifeline_fd: int,
+    environment: dict[str, str],
+    stdin: int | None = None,
+    apart: bool = False,
 ) -> Child:
     """Start podman; raises OSError of posix_spawn(3), and then nothing was started.
 
-    `apart` gives it a process group of its own; it cannot read a terminal then (setpgid(2), SIGTTIN).
+    `stdin` is its standard input, ours where that is None. `apart` gives it a process group of its own; it cannot read
+    our terminal then (setpgid(2), SIGTTIN).
     """
     group = 0 if apart else os.getpgrp()
     read_end, write_end = os.pipe()
     actions = [
+        *([(os.POSIX_SPAWN_DUP2, stdin, 0)] if stdin is not None else []),
         (os.POSIX_SPAWN_DUP2, write_end, 2),
         (os.POSIX_SPAWN_DUP2, channel_fd, CONTAINER_FD),
         (os.POSIX_SPAWN_DUP2, lifeline_fd, LIFELINE_FD),

@@ -148,19 +148,20 @@ def test_a_lost_terminal_ends_a_worker_that_ignores_it() -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_ctrl_c_and_ctrl_z_in_a_shell_of_the_bench() -> None:
-    """A card without a terminal as a job: Ctrl-Z freezes it, fg lets it go on, Ctrl-C reaches its worker once."""
+@pytest.mark.parametrize("options", ["", "-t", "-i"])
+def test_ctrl_c_and_ctrl_z_in_a_shell_of_the_bench(options: str) -> None:
+    """A card as a job, the keys not its own: Ctrl-Z freezes it, fg lets it go on, Ctrl-C reaches its worker once."""
     with jobs() as shell:
-        shell.type(f"card-run -q --run job -- python3 -u -c '{TICK}'\r")
-        shell.until("tick\r\n")
+        shell.type(f"card-run -q {options} --run job -- python3 -u -c '{TICK}'\r")
+        shell.until("tick\r")
         shell.type(CTRL_Z)
         assert "Stopped" in shell.until("ready> ")
         assert run(["podman", "ps", "--all", "--format", "{{.State}}"]).out.lower() == "paused\n"
         assert "Stopped" in shell.ask("jobs")
         shell.type("fg\r")
-        shell.until("tick\r\n")
+        shell.until("tick\r")
         shell.type(CTRL_C)
-        shell.until("caught\r\n")
+        shell.until("caught\r")
         shell.until("ready> ")
         assert shell.ask("echo $?") == "5\n"
 
@@ -194,6 +195,26 @@ def test_input_from_a_terminal_that_is_not_the_cards(shell: Terminal) -> None:
     assert "heard" not in shell.until("got a line\r\n")
     shell.type(CTRL_D)
     assert "heard" not in shell.until("ready> ")
+    assert shell.ask("echo $?") == "0\n"
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_input_goes_on_after_ctrl_z(shell: Terminal) -> None:
+    """With -i at a terminal Ctrl-Z freezes the card, and after fg what is typed is the worker's again."""
+    shell.type(f"card-run -q -i --run job -- python3 -uc '{ECHO}'\r")
+    shell.until("up\r\n")
+    shell.type("one\r")
+    shell.until("got one\r\n")
+    shell.type(CTRL_Z)
+    assert "Stopped" in shell.until("ready> ")
+    assert run(["podman", "ps", "--all", "--format", "{{.State}}"]).out.lower() == "paused\n"
+    assert shell.ask("echo $((6 * 7))") == "42\n"  # what is typed now is the shell's
+    shell.type("fg\r")
+    shell.until("card-run")
+    shell.type("two\r")
+    shell.until("got two\r\n")
+    shell.type(CTRL_D)
+    shell.until("ready> ")
     assert shell.ask("echo $?") == "0\n"
 
 

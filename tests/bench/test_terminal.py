@@ -202,6 +202,37 @@ def test_the_windows_size_is_followed() -> None:
         assert opened.ended() == 0
 
 
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_BACKSLASH])
+def test_the_keys_of_a_terminal_without_input(key: str) -> None:
+    """With -t alone the worker has a terminal and no input of ours, and the keys that interrupt reach it as signals."""
+    with program("card-run", "-t", "--", "sh", "-c", "test -t 0 -a -t 1 -a -t 2 && echo all; exec sleep 60") as opened:
+        before = opened.modes()
+        opened.until("\nall\r")
+        assert opened.modes() == before
+        opened.type(key)
+        assert opened.ended() == 128 + (signal.SIGINT if key == CTRL_C else signal.SIGQUIT)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_the_windows_size_is_followed_without_input() -> None:
+    """With -t alone too the worker starts with the window's size, and is told when that changes."""
+    with program("card-run", "-t", "--", "python3", "-c", WAIT_FOR_SIZE) as opened:
+        opened.until("waiting 100 40\r")
+        opened.resize(50, 120)
+        opened.until("changed 120 50\r")
+        assert opened.ended() == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_terminal_without_input_that_goes_away() -> None:
+    """With -t alone too the worker gets SIGHUP when the window is closed."""
+    with program("card-run", "-t", "--", "sh", "-c", "echo started; exec sleep 60") as opened:
+        opened.until("started")
+        opened.close()
+        assert opened.ended() == 128 + signal.SIGHUP
+
+
 def test_the_terminal_is_left_as_it_was() -> None:
     """Raw while the card runs, and afterwards set as before."""
     with terminal(*SHELL) as opened:
