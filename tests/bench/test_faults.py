@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import card, run
+from tests.bench.cards import card, is_old, run
 from tests.bench.lives import STATE, Live, begin, children, inventory, send, settled, until
 
 SIGNALS = {"KILL": (signal.SIGKILL,), "TERM": (signal.SIGTERM,), "STOP+KILL": (signal.SIGSTOP, signal.SIGKILL)}
@@ -206,6 +206,8 @@ STATUS: dict[tuple[str, str], tuple[set[int], set[int]]] = {
     ("exiting", "conmon"): (OWN, OWN),
     ("exiting", "hook"): (OWN, OWN),
 }
+# Podman 4.3 records the worker's status after the runtime's clean-up: a client that dies in that leaves its own alone.
+OLD = {("exiting", "launcher"): ({-9}, OWN | TERM), ("exiting", "podman"): (OWN | KILL, OWN | TERM)}
 
 
 @pytest.mark.parametrize(("phase", "who", "how"), CASES, ids=lambda word: word.replace(" ", "-"))
@@ -224,13 +226,15 @@ def test_a_fault(phase: str, who: str, how: str, workspace: Path, site: Path) ->
     left = settled(before, seconds=15)
     ran = (workspace / "ran").exists()
     assert left == {}, err
+    released = "SANDBOX OK" in err
     if ran:
         assert json.loads((workspace / "ran").read_text()) in WALLED
-        assert "SANDBOX OK" in err
-    elif status != -9:
+        assert released, err
+    elif not released and status != -9:
         assert status == 125, err
         assert "SANDBOX REFUSED" in err
-    assert status in STATUS[phase, who][how == "TERM"], err
+    known = STATUS | OLD if is_old() else STATUS
+    assert status in known[phase, who][how == "TERM"], err
 
 
 @pytest.mark.parametrize("phase", THERE, ids=lambda word: word.replace(" ", "-"))
