@@ -20,33 +20,54 @@ else:
 
 _RELEASED = b"."
 _SIZE = (24, 80)
+# An earlier run's log while a start of the same id is not decided; beside it, and kept as long (`launcher.life.kept`).
+_EARLIER = ".earlier"
 
 
 class Parted:
     """The end of the process that answers for the card; whoever started it hears through `fd`."""
 
-    __slots__ = ("_fd", "_log")
+    __slots__ = ("_earlier", "_fd", "_log", "_unsure")
 
     def __init__(self, fd: int, run: str) -> None:
         self._fd = fd
         self._log = kept.log_path(run)
+        self._earlier = self._log.removesuffix(kept.LOG) + _EARLIER
+        self._unsure = False
 
     def fresh_log(self) -> None:
-        """Make room for the card's log, once the run's id is ours; raises Refused when there is no place for it."""
+        """Make room for the card's log, once the run's id is ours; raises Refused when there is no place for it.
+
+        The log of an earlier run of that id is set aside until the worker is released.
+        """
         try:
             kept.prepare()
-            self.discard_log()
+            with suppress(FileNotFoundError):
+                if os.path.lexists(self._earlier):
+                    os.unlink(self._log)  # of a start that was killed, and put nothing back
+                else:
+                    os.rename(self._log, self._earlier)
+            self._unsure = True
         except OSError as error:
             text = f"the card's output cannot be kept in {kept.directory()}: {error.strerror}"
             raise Refused([Refusal("no-state-directory", text, "set XDG_STATE_HOME to a directory of yours")]) from None
 
-    def discard_log(self) -> None:
-        """Remove the log, of an earlier run of that id or of a card that was not released."""
-        with suppress(FileNotFoundError):
-            os.unlink(self._log)
+    def put_back(self) -> None:
+        """Remove the log of a card that was not released, and put the earlier one back; otherwise do nothing."""
+        if self._unsure:
+            with suppress(OSError):
+                os.unlink(self._log)
+            with suppress(OSError):
+                os.rename(self._earlier, self._log)
 
     def released(self) -> bool:
-        """Tell the starter that the worker runs, and let go of stderr; return whether anybody was there to hear."""
+        """Tell the starter that the worker runs, and let go of stderr; return whether anybody was there to hear.
+
+        The log is this run's from now on, and an earlier one's is gone.
+        """
+        self._unsure = False
+        with suppress(OSError):
+            os.unlink(self._earlier)
         try:
             os.write(self._fd, _RELEASED)
         except OSError:
@@ -115,12 +136,21 @@ def _endless(fd: int, *, tty: bool) -> None:
 
 
 def _wait(child: int, released: int, run: str) -> int:
-    """Wait until the card is released or refused; what ends the one ends the other until then."""
+    """Wait until the card is released or refused; what ends the one ends the other until then.
+
+    A card whose id nobody learns is ended, and told as a refusal.
+    """
     for number in FORWARDED:
         if _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, lambda heard, _: os.kill(child, heard))
     if os.read(released, 1) == _RELEASED:
-        os.write(1, f"{run}\n".encode())
+        try:
+            os.write(1, f"{run}\n".encode())
+        except OSError as error:
+            os.kill(child, _signal.SIGTERM)
+            os.waitpid(child, 0)
+            text = f"the run's id cannot be written to standard output, and the card was ended: {error.strerror}"
+            raise Refused([Refusal("id-unwritable", text, "`card show` has its account")]) from None
         return 0
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code >= 0:

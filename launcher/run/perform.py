@@ -86,6 +86,8 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None, started: float 
         session = begun.session(Session, launch, run, built, started=started, parted=parted)
         return session.carry_through(quiet=quiet, receipt=sink)
     finally:
+        if parted is not None:
+            parted.put_back()
         remove(run)
         if begun is not None:
             begun.held.let_go()

@@ -245,8 +245,6 @@ class Session:
         self._run.release()
         self._podman.wait()
         undo.sweep(self._run, Containers(self._podman.program, dict(os.environ)))
-        if self._parted is not None:
-            self._parted.discard_log()
 
     def _settle(self, status: int) -> int:
         """Remove what podman left, and return the status that the container recorded, a timeout's excepted."""

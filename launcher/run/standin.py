@@ -1,9 +1,9 @@
 """What podman has for standard input where ours is a terminal that is not the card's own (`-i -t` has that).
 
 For a worker with a terminal (`-t`) podman makes the one raw that it finds there, whether it passes input on or not: no
-key would mean anything to anybody. And where it reads a terminal (`-i`) it does not stop for Ctrl-Z, but goes on reading
-from the background, for ever (SIGTTIN). So it gets something else, and both terminal and keys stay card-run's. Imported
-only for such a card.
+key would mean anything to anybody. And where it reads a terminal (`-i`) it does not stop for Ctrl-Z, but reads on from
+the background, for ever (SIGTTIN). So it gets something else, and both terminal and keys stay card-run's. Imported only
+for such a card.
 """
 
 import fcntl

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import BUSYBOX, card, remains
+from tests.bench.cards import BUSYBOX, card, remains, run
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -237,3 +237,33 @@ def test_no_network() -> None:
     done = card("--net", "none", "--", "cat", "/proc/net/dev")
     assert "net=none level=full" in done.err
     assert [line.split(":")[0].strip() for line in done.out.splitlines()[2:]] == ["lo"]
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_refused_start_keeps_the_output_of_the_run_before() -> None:
+    """What a detached run left stays until another of its id is released, whose own output then takes its place."""
+    nightly = ("-q", "-d", "--run", "nightly", "--net=none")
+    for words, out in (("echo precious", "precious\n"), ("echo other", "other\n")):
+        assert card(*nightly, "--", *words.split()).status == 0
+        assert run(["card", "wait", "nightly"]).status == 0
+        assert run(["card", "logs", "nightly"]).out == out
+        refused = card(*nightly, "--image", "localhost/none:1", "--", "true")
+        assert (refused.status, refused.reasons) == (125, ["image-missing"])
+        assert run(["card", "logs", "nightly"]).out == out
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("full", [True, False])
+def test_an_id_that_cannot_be_written(full: bool) -> None:  # noqa: FBT001 - pytest's way
+    """On a full disk, or with nobody to read it: the card is ended, and one line says why."""
+    read, write = os.pipe()
+    os.close(read)
+    words = ["card-run", "-q", "-d", "--run", "mute", "--net=none", "--", "sh", "-c", "echo up; exec sleep 300"]
+    with open("/dev/full", "wb", buffering=0) as disk:
+        target = disk if full else write
+        done = subprocess.run(words, stdout=target, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    os.close(write)
+    assert done.returncode == 125
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("SANDBOX REFUSED reason=id-unwritable ")
+    assert remains()["containers"] == []
