@@ -7,45 +7,24 @@ the bench; prints what it measured as JSON on standard output and says on standa
 
 import argparse
 import json
-import os
-import statistics
-import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from infra.bench import speed_more, speed_tree
+from infra.bench.speed_sides import PATIENT, environment, plain_argv, scratch
+from infra.bench.speed_tree import spread
 
-CARD = ["card-run", "-q", *os.environ.get("CARD_OPTS", "").split()]
-# The bench's one name server is as short of time as everybody when the machine is busy; its time is in the result.
-PATIENT = [*CARD, "--resolve-timeout=30"]
+SCHEMA = 2
 WARM_UP = 2
-CROWDS = {1: 15, 8: 8, 64: 3}
-
-
-def plain_argv(scratch: str) -> list[str]:
-    """Return the podman command of the same card with the hooks and stage 2 left out, its run directory a stand-in."""
-    plan = json.loads(
-        subprocess.run([*CARD, "--plan", "--json=-", "--", "true"], check=True, capture_output=True).stdout
-    )
-    directory = f"{os.environ.get('XDG_RUNTIME_DIR', '/run')}/card-run/{plan['plan']['run']}"
-    words: list[str] = []
-    for word in plan["podman"]:
-        if word.startswith(("--hooks-dir=", "--preserve-fds=", "--name=", "--annotation=", "--cidfile=")):
-            continue
-        words.append('--entrypoint=["true"]' if word.startswith("--entrypoint=") else word.replace(directory, scratch))
-    return words[:-1]
-
-
-def timed(argv: list[str]) -> float:
-    """Return the wall time of one run in milliseconds; a run that fails ends the benchmark."""
-    start = time.perf_counter()
-    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, capture_output=True)
-    return (time.perf_counter() - start) * 1000
+CROWDS = (1, 8, 64)
+# One turn, and the next one backwards: the card is as often the first as the last, and next to plain podman always.
+_TURN = ("alike", "plain", "card")
 
 
 def flatten(receipt: dict[str, Any]) -> dict[str, float]:
@@ -82,38 +61,45 @@ def phases(receipt: dict[str, Any], began: float, ended: float) -> dict[str, flo
 
 
 class Pairs:
-    """Runs of a card and of plain podman that take turns: (wall, processor) milliseconds of each, and the phases."""
+    """Runs of a card and of plain podman that take turns: (wall, processor) milliseconds of each, and the phases.
 
-    def __init__(self, scratch: str) -> None:
-        self.plain = plain_argv(scratch)
-        self.receipt = Path(scratch) / "receipt.json"
+    A third of each turn is plain podman in the environment that card-run gives to its own ("alike").
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.plain = plain_argv(folder)
+        self.receipt = Path(folder) / "receipt.json"
         self.card = [*PATIENT, f"--json={self.receipt}", "--", "true"]
         self.rows: list[dict[str, Any]] = []
+        self._sides = {
+            "card": (self.card, None),
+            "plain": (self.plain, None),
+            "alike": (self.plain, environment(self.plain)),
+        }
 
     def measure(self, pairs: int) -> None:
         """Run so many pairs, in turns of alternating order."""
         for _ in range(WARM_UP):
-            timed(self.card)
-            timed(self.plain)
+            speed_tree.timed(self.card)
+            speed_tree.timed(self.plain)
         with speed_tree.whole_trees():
             for number in range(pairs):
                 row: dict[str, Any] = {}
-                for name in ("card", "plain") if number % 2 else ("plain", "card"):
-                    row[name] = speed_tree.run(self.card if name == "card" else self.plain)
+                for name in _TURN if number % 2 else reversed(_TURN):
+                    row[name] = speed_tree.run(*self._sides[name])
                     if name == "card":
                         receipt = json.loads(self.receipt.read_text(encoding="utf-8"))
-                        row["phases"] = phases(receipt, *row[name].pop("clock"))
+                        row["phases"] = phases(receipt, *row[name]["clock"])
                         row["flat"] = flatten(receipt)
-                    row[name].pop("clock", None)
                 self.rows.append(row)
 
     def summary(self) -> dict[str, Any]:
         """Return medians, quartiles and ratios."""
         found: dict[str, Any] = {"pairs": len(self.rows)}
         for kind in ("wall", "processor"):
-            card, plain = ([row[who][kind] for row in self.rows] for who in ("card", "plain"))
-            ratios = [one / two for one, two in zip(card, plain, strict=True)]
-            found[kind] = {"card": spread(card), "plain": spread(plain), "ratio": spread(ratios)}
+            found[kind] = compared(*([row[who][kind] for row in self.rows] for who in ("card", "plain")))
+            beside = compared(*([row[who][kind] for row in self.rows] for who in ("card", "alike")))
+            found[kind] |= {"alike": beside["plain"], "ratio_alike": beside["ratio"]}
         for kind in ("phases", "flat"):
             # What a run did ahead of its hook is no phase of the hook.
             names = [name for name in self.rows[0][kind] if all(name in row[kind] for row in self.rows)]
@@ -121,60 +107,72 @@ class Pairs:
         return found
 
 
-def spread(values: list[float]) -> dict[str, float]:
-    """Return median, quartiles, least and most."""
-    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
-    told = {"median": middle, "low": low, "high": high, "least": min(values), "most": max(values)}
-    return {name: round(value, 3) for name, value in told.items()}
+def compared(card: list[float], plain: list[float]) -> dict[str, Any]:
+    """Return the spread of either side, and of the ratios of the pairs."""
+    ratios = [one / two for one, two in zip(card, plain, strict=True)]
+    return {"card": spread(card), "plain": spread(plain), "ratio": spread(ratios)}
 
 
-def crowds(pairs: Pairs, sizes: dict[int, int]) -> dict[str, Any]:
-    """Return, for each number of runs started together, the milliseconds per run of either kind, and their ratio."""
-    found: dict[str, Any] = {}
-    card = [*PATIENT, "--", "true"]
-    for size, rounds in sizes.items():
-        say(f"{size} at once, {rounds} rounds")
-        times: dict[str, list[float]] = {"card": [], "plain": []}
+def crowd(plain: list[str], size: int, rounds: int) -> dict[str, Any]:
+    """Return the milliseconds per run of so many started together, of either kind in turns, and their ratio.
+
+    The next crowd starts when the last one is gone, with all that it left.
+    """
+    sides = {"card": [*PATIENT, "--", "true"], "plain": plain}
+    times: dict[str, list[float]] = {"card": [], "plain": []}
+    with speed_tree.whole_trees():
         for number in range(rounds):
             for name in ("card", "plain") if number % 2 else ("plain", "card"):
-                times[name].append(speed_tree.together(card if name == "card" else pairs.plain, size) / size)
-        ratios = [one / two for one, two in zip(times["card"], times["plain"], strict=True)]
-        found[str(size)] = {"card": spread(times["card"]), "plain": spread(times["plain"]), "ratio": spread(ratios)}
-    return found
+                times[name].append(speed_tree.together(sides[name], size) / size)
+    return {"rounds": rounds, **compared(times["card"], times["plain"])}
 
 
-def say(line: str) -> None:
-    """Tell what is being measured."""
-    sys.stderr.write(f"bench: {line} ...\n")
+@contextmanager
+def part(result: dict[str, Any], name: str) -> Generator[None]:
+    """Tell what is being measured, and keep in the result how many seconds that took."""
+    sys.stderr.write(f"bench: {name} ... ")
     sys.stderr.flush()
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    sys.stderr.write(f"{took:.0f} s\n")
+    result.setdefault("took_seconds", {})[name] = round(took, 1)
+
+
+def more(result: dict[str, Any], pairs: Pairs, folder: str, asked: argparse.Namespace) -> None:
+    """Measure everything but the pairs into the result."""
+    from infra.bench import speed_memory, speed_pool  # which import this module
+
+    with part(result, f"{asked.pairs} pairs of a warm card and plain podman"):
+        result["pool"] = speed_pool.measure(folder, asked.pairs)
+    with part(result, f"the hook alone, and stage 2, {asked.rounds} times"):
+        result["alone"] = speed_more.alone(folder, asked.rounds)
+    with part(result, "memory"):
+        result["memory"] = speed_memory.measure(folder)
+    with part(result, "1 to 1,000 names"):
+        result["names"] = speed_more.names(folder, asked.rounds)
+    result["crowds"] = {}
+    for size in asked.crowds:
+        with part(result, f"{size} at once, {asked.rounds} rounds"):
+            result["crowds"][str(size)] = crowd(pairs.plain, size, asked.rounds)
 
 
 def main() -> int:
     """Measure, and print it all as one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--pairs", type=int, default=25, help="interleaved pairs (25)")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of each other measure (15)")
+    parser.add_argument("--crowds", type=int, nargs="*", default=CROWDS, help="how many at once (1 8 64)")
     parser.add_argument("--only-pairs", action="store_true", help="the whole-run ratio and nothing else")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        os.mkdir(f"{scratch}/card")
-        for name in ("hosts", "resolv.conf"):
-            Path(f"{scratch}/{name}").write_text("127.0.0.1 localhost\n", encoding="ascii")
-        say(f"{asked.pairs} pairs of a card and plain podman")
-        pairs = Pairs(scratch)
-        pairs.measure(asked.pairs)
-        result: dict[str, Any] = {"schema": 1, "machine": speed_more.machine(), "run": pairs.summary()}
+    result: dict[str, Any] = {"schema": SCHEMA, "machine": speed_more.machine()}
+    with scratch() as folder:
+        pairs = Pairs(folder)
+        with part(result, f"{asked.pairs} pairs of a card and plain podman"):
+            pairs.measure(asked.pairs)
+        result["run"] = pairs.summary()
         if not asked.only_pairs:
-            from infra.bench import speed_pool  # which imports this module
-
-            say(f"{asked.pairs} pairs of a warm card and plain podman")
-            result["pool"] = speed_pool.measure(asked.pairs)
-            result["crowds"] = crowds(pairs, CROWDS)
-            say("the hook alone, and stage 2")
-            result["alone"] = speed_more.alone(PATIENT, scratch)
-            say("memory")
-            result["memory"] = speed_more.memory(PATIENT)
-            say("1 to 1,000 names")
-            result["names"] = speed_more.names(PATIENT, scratch)
+            more(result, pairs, folder, asked)
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
     return 0
 

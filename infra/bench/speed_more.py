@@ -1,4 +1,4 @@
-"""What else a card costs: its hook and stage 2 alone, the memory of one that runs, and many names.
+"""What else a card costs: its hook and stage 2 alone, and many names.
 
 Each is measured on real cards. Run inside the bench, by `speed.py`.
 """
@@ -10,15 +10,18 @@ import socket
 import statistics
 import subprocess
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROUNDS = 15
-RUNNING = 8
-NAMES = {1: 7, 10: 7, 100: 7, 1000: 5}
+from infra.bench import speed_tree
+from infra.bench.speed_sides import PATIENT, plain_argv, runtime_of
+from infra.bench.speed_tree import spread
+
+NAMES = (1, 10, 100, 1000)
+# No bar is set for these, and a thousand take a second and a half.
+NAMES_ROUNDS = 7
 ADDRESSES_EACH = 5
 BASE = ("github.com", "api.github.com", "objects.githubusercontent.com")
 # Hooks of the site's that say when they ran: two before card-run's, and one after it.
@@ -44,32 +47,30 @@ def machine() -> dict[str, Any]:
     }
 
 
-def alone(card: list[str], scratch: str) -> dict[str, Any]:
+def alone(folder: str, rounds: int) -> dict[str, Any]:
     """Return the milliseconds of the whole hook as the runtime sees it, and of stage 2: its start and its work.
 
-    The hook's time is between two hooks of the site's around it, less what two of those take in a row.
+    The hook's time is between two hooks of the site's around it, less what two of those take in a row. Stage 2's start
+    is that of its interpreter and its imports on the bench, from where it lies.
     """
-    stamps = Path(scratch) / "stamps"
-    receipt = Path(scratch) / "receipt.json"
+    stamps = Path(folder) / "stamps"
+    receipt = Path(folder) / "receipt.json"
+    card = [*PATIENT, f"--json={receipt}", "--", "true"]
     hooks: list[float] = []
     works: list[float] = []
     with _site_hooks(stamps):
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             stamps.write_text("", encoding="ascii")
-            subprocess.run([*card, f"--json={receipt}", "--", "true"], check=True, capture_output=True)
+            speed_tree.timed(card)
             first, second, third = (int(line) / 1e6 for line in stamps.read_text(encoding="ascii").split())
             hooks.append((third - second) - (second - first))
             laps = json.loads(receipt.read_text(encoding="utf-8"))["stage2"]["times_us"].split(",")
             works.append(sum(int(lap.partition(":")[2]) for lap in laps) / 1000)
-    starts = [_stage2_start() for _ in range(ROUNDS)]
-    start, work = statistics.median(starts), statistics.median(works)
-    told = {
-        "hook_ms": statistics.median(hooks),
-        "stage2_ms": start + work,
-        "stage2_start_ms": start,
-        "stage2_work_ms": work,
-    }
-    return {name: round(value, 2) for name, value in told.items()}
+    runtime = runtime_of(plain_argv(folder))
+    starts = [_stage2_start(runtime) for _ in range(rounds)]
+    both = [start + work for start, work in zip(starts, works, strict=True)]
+    measures = {"hook_ms": hooks, "stage2_ms": both, "stage2_start_ms": starts, "stage2_work_ms": works}
+    return {"rounds": rounds, **{name: spread(values) for name, values in measures.items()}}
 
 
 @contextmanager
@@ -92,60 +93,26 @@ def _site_hooks(stamps: Path) -> Generator[None]:
             (folder / f"{name}.json").unlink()
 
 
-def _stage2_start() -> float:
+def _stage2_start(runtime: str) -> float:
     """Return the milliseconds that stage 2's interpreter takes to start and to import stage 2."""
-    folder = next(path for path in (Path.home() / ".cache/card-run").iterdir() if path.name.startswith("runtime-"))
-    card = folder / "card"
+    card = f"{runtime}/card"
     words = [f"{card}/bin/ld.so", "--inhibit-cache", "--library-path", f"{card}/lib", f"{card}/bin/python3"]
-    words += ["-I", "-S", "-B", "-X", "utf8=1", "-c", "import launcher.stage2.enter"]
-    began = time.monotonic()
-    subprocess.run(words, check=True, env={})
-    return (time.monotonic() - began) * 1000
+    return speed_tree.timed([*words, "-I", "-S", "-B", "-X", "utf8=1", "-c", "import launcher.stage2.enter"], {})
 
 
-def memory(card: list[str]) -> dict[str, Any]:
-    """Return the MiB that each running card keeps on the bench beyond podman's own: card-run and its keeper.
-
-    Shared pages count by their share (Pss in proc_pid_smaps(5)), with as many cards running as RUNNING says.
-    """
-    words = [*card, "-i", "--", "sh", "-c", "echo up; read line"]
-    running = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(RUNNING)]
-    try:
-        for process in running:
-            if process.stdout is None or process.stdout.readline() != b"up\n":
-                raise SystemExit("a card did not start")
-        found: dict[str, list[float]] = {name: [] for name in ("card-run", "card-keeper")}
-        for path in Path("/proc").glob("[0-9]*"):
-            name = (path / "comm").read_text(encoding="utf-8").strip()
-            if name in found:
-                found[name].append(_pss(path))
-    finally:
-        for process in running:
-            process.communicate(b"\n")
-    each = {name: round(sum(sizes) / RUNNING, 2) for name, sizes in found.items()}
-    return {"cards": RUNNING, "mib_per_card": round(sum(each.values()), 2), "mib": each}
-
-
-def _pss(path: Path) -> float:
-    rollup = (path / "smaps_rollup").read_text(encoding="ascii")
-    return int(next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))) / 1024
-
-
-def names(card: list[str], scratch: str) -> dict[str, Any]:
+def names(folder: str, rounds: int) -> dict[str, Any]:
     """Return, by the number of names, the whole run's and the hook's milliseconds; 1,000 have 5,000 addresses."""
-    receipt, policy = Path(scratch) / "receipt.json", Path(scratch) / "egress.txt"
+    receipt, policy = Path(folder) / "receipt.json", Path(folder) / "egress.txt"
     found: dict[str, Any] = {}
     with _nameserver():
-        for count, rounds in NAMES.items():
+        for count in NAMES:
             wanted = [f"n{number}.example.com" for number in range(count)]
             policy.write_text("\n".join((*BASE, *wanted)) + "\n", encoding="ascii")
-            words = [*card, f"--resolver={_RESOLVER}", f"--egress={policy}", f"--json={receipt}"]
-            words += [f"--allow-host={name}" for name in wanted]
+            words = [*PATIENT, f"--resolver={_RESOLVER}", f"--egress={policy}", f"--json={receipt}"]
+            words += [*(f"--allow-host={name}" for name in wanted), "--", "true"]
             rows: list[tuple[float, float, float]] = []
-            for _ in range(rounds):
-                began = time.monotonic()
-                subprocess.run([*words, "--", "true"], check=True, capture_output=True)
-                took = (time.monotonic() - began) * 1000
+            for _ in range(min(rounds, NAMES_ROUNDS)):
+                took = speed_tree.timed(words)
                 content = json.loads(receipt.read_text(encoding="utf-8"))
                 rows.append((took, content["hook"]["times_ms"]["total"], content["times_ms"]["plan_written"]))
             middle = [round(statistics.median(column), 1) for column in zip(*rows, strict=True)]

@@ -1,35 +1,48 @@
 """The cost of a warm card: `card-run -- true` from a pool against plain `podman run`, in interleaved pairs.
 
-As `speed.py` measures a cold one. The pool is given time to make the next card before the next pair: what is measured
-is a run that finds a card ready, on a machine that is not just making another. Run inside the bench, by `speed.py` or
-by itself. A warm card's processor time is not compared: most of it was spent before, by the pool.
+As `speed.py` measures a cold one, with a difference that it takes a pool to have: each run waits until a card is ready
+and none is being made. Making the card before and taking it down after are outside the time that is taken, and so is
+its processor time, which the pool spends. Run inside the bench, by `speed.py` or by itself.
 """
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from infra.bench.speed import CARD, PATIENT, flatten, plain_argv, spread, timed
+from infra.bench.speed import flatten
+from infra.bench.speed_sides import CARD, PATIENT, plain_argv, scratch
+from infra.bench.speed_tree import spread, timed
 
 _READY_SECONDS = 120
-POOL = ["/usr/bin/env", "card", "pool"]
+_POOL = ["/usr/bin/env", "card", "pool"]
+
+
+@contextmanager
+def pool(size: int) -> Generator[None]:
+    """Have a pool of so many cards, all of them ready."""
+    subprocess.run([*_POOL, "start", "--size", str(size), *CARD[2:]], check=True, capture_output=True)
+    try:
+        settle()
+        yield
+    finally:
+        subprocess.run([*_POOL, "stop"], check=False)
 
 
 def settle() -> None:
-    """Wait until a card is ready and none is being made, and a moment longer for what ended to be gone."""
+    """Wait until every card is ready and none is being made, and a moment longer for what ended to be gone."""
     found: dict[str, Any] = {}
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
-        done = subprocess.run([*POOL, "status", "--json"], check=True, capture_output=True)
+        done = subprocess.run([*_POOL, "status", "--json"], check=True, capture_output=True)
         found = json.loads(done.stdout)
         if len(found["ready"]) == found["size"]:
             time.sleep(0.2)
@@ -37,18 +50,11 @@ def settle() -> None:
     raise SystemExit(f"the pool has no card: {found.get('refusals')}")
 
 
-def measure(pairs: int) -> dict[str, Any]:
+def measure(folder: str, pairs: int) -> dict[str, Any]:
     """Return the milliseconds of runs from a pool of our own and of plain podman, in turns, and the card's phases."""
-    with tempfile.TemporaryDirectory() as scratch:
-        os.mkdir(f"{scratch}/card")
-        for name in ("hosts", "resolv.conf"):
-            Path(f"{scratch}/{name}").write_text("127.0.0.1 localhost\n", encoding="ascii")
-        plain = plain_argv(scratch)
-        subprocess.run([*POOL, "start", "--size", "1", *CARD[2:]], check=True, capture_output=True)
-        try:
-            return _measure(plain, Path(scratch) / "receipt.json", pairs)
-        finally:
-            subprocess.run([*POOL, "stop"], check=False)
+    plain = plain_argv(folder)
+    with pool(1):
+        return _measure(plain, Path(folder) / "receipt.json", pairs)
 
 
 def _measure(plain: list[str], receipt: Path, pairs: int) -> dict[str, Any]:
@@ -74,7 +80,9 @@ def main() -> int:
     """Measure, and print it as one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--pairs", type=int, default=15, help="interleaved pairs (15)")
-    sys.stdout.write(json.dumps(measure(parser.parse_args().pairs), indent=1) + "\n")
+    pairs = parser.parse_args().pairs
+    with scratch() as folder:
+        sys.stdout.write(json.dumps(measure(folder, pairs), indent=1) + "\n")
     return 0
 
 
