@@ -64,14 +64,17 @@ format: setup ## rewrite the source in the one format
 demo: setup ## run a card that works and then tries to get out
 	$(BENCH) python3 /src/infra/bench/demo.py
 
-bench: setup ## the cost of a card, as a ratio to plain podman run (KEEP=--keep makes it the committed result)
+bench: setup | .cache ## the cost of a card, as a ratio to plain podman run (KEEP=--keep makes it the committed result)
 	$(BENCH) --fresh python3 /src/infra/bench/speed.py > .cache/speed.json
-	$(PYTHON) -m tests.kernel.throughput | tee .cache/throughput.txt
-	$(PYTHON) -m infra.bench.speed_report .cache/speed.json --throughput .cache/throughput.txt $(KEEP)
+	@status=0; bash -o pipefail -c '$(PYTHON) -m tests.kernel.throughput | tee .cache/throughput.txt' || status=$$?; \
+	$(PYTHON) -m infra.bench.speed_report .cache/speed.json --throughput .cache/throughput.txt $(KEEP) && exit $$status
 
-bench-check: setup ## whether a card costs more than in the committed result, by more than its tolerance
+bench-check: setup | .cache ## whether a card costs more than in the committed result, by more than its tolerance
 	$(BENCH) --fresh python3 /src/infra/bench/speed.py --only-pairs > .cache/speed-check.json
 	$(PYTHON) -m infra.bench.speed_report .cache/speed-check.json --check
+
+.cache:
+	mkdir -p $@
 
 bench-egress: setup ## what the egress table costs one allowed stream, against the same path without it
 	$(PYTHON) -m tests.kernel.throughput
