@@ -24,5 +24,7 @@ if [ -p "$run/$verb.answer" ] && true >"$run/$verb.asked"; then
 	0 | 1) exit "$status" ;;
 	esac
 	exec 4<&- 5<&-
+	# Whoever was asked may have taken the state with it (hooks/lastword.py).
+	export CARD_RUN_INSTEAD=1
 fi
 exec "$@"

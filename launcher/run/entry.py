@@ -127,7 +127,11 @@ def _let_go(run: Run, known: Card, items: list[tuple[str, str]], channel: Channe
     missing = lacking(measured, digest=known.digest, expected=known.limits)
     if missing:
         raise Refused(missing)
-    channel.send([("go", "1")])
+    try:
+        channel.send([("go", "1")])
+    except OSError:
+        text = f"stage 2 in {run.run} was gone when the command was to start"
+        raise Refused([Refusal("stage2-lost", text, "did the card end just now?")]) from None
     return process
 
 

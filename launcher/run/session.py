@@ -170,7 +170,10 @@ class Session:
             output.ok(plan, measured)
         self._podman.release()
         self._run.write(RELEASED, strictjson.dump(enforced(plan, measured)).encode())
-        self._let_go()
+        try:
+            self._let_go()
+        except OSError:
+            raise self._lost() from None
         self._mark("released")
         return measured
 
@@ -238,6 +241,11 @@ class Session:
 
         said = self._podman.said() or f"exit status {status}, and no word why"
         return Refused(why.refusals(self._run, said) or [why.of_podman(self._launch.image, said)])
+
+    def _lost(self) -> Refused:
+        """Return the refusal of a card that ended by itself between its report and the word that starts the worker."""
+        text = f"stage 2 was gone when the worker was to start; podman ended with status {self._podman.wait()}"
+        return Refused([Refusal("stage2-lost", text, "was it killed, or is the bench short of memory?")])
 
     def _abandon(self) -> None:
         """End a card whose worker was not released: stage 2 sees the channel close, and podman cleans up."""

@@ -1,7 +1,9 @@
 """A card from outside: its streams, its status, its refusals, and what it leaves behind."""
 
+import fcntl
 import json
 import os
+import select
 import signal
 import subprocess
 import tempfile
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.cards import BUSYBOX, card, remains, run
+from tests.bench.lives import Live, until
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -267,3 +270,33 @@ def test_an_id_that_cannot_be_written(full: bool) -> None:  # noqa: FBT001 - pyt
     (line,) = done.stderr.splitlines()
     assert line.startswith("SANDBOX REFUSED reason=id-unwritable ")
     assert remains()["containers"] == []
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_card_that_is_gone_when_its_worker_is_to_start() -> None:
+    """Killed between its report and its leave to go: a refusal, and not a defect of ours."""
+    read, write = os.pipe()
+    room = fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(write, b"\n" * (room - 64))  # `listening` has room, and card-run waits with `started` until it is read
+    words = ["card-run", "--run", "gone", "--net=none", f"--events={write}", "--", "echo", "ran"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, pass_fds=[write], text=True) as process:
+        os.close(write)
+        live = Live(process, "gone")
+        until(lambda: waits_to_write(process.pid, write))
+        holders = [os.pidfd_open(pid) for kind in ("conmon", "init", "worker") for pid in live.find(kind)]
+        live.kill_all("podman", "conmon", "init", "worker")
+        for holder in holders:  # what it had open is closed once it has ended
+            assert select.select([holder], [], [], 30)[0]
+            os.close(holder)
+        with open(read, encoding="utf-8") as file:
+            events = [json.loads(line) for line in file if line.strip()]
+        assert process.stdout is not None
+        assert (process.stdout.read(), process.wait(timeout=60)) == ("", 125)
+    assert [event["event"] for event in events if event["event"] != "note"] == ["listening", "started", "refused"]
+    assert [one["reason"] for one in events[-1]["refusals"]] == ["stage2-lost"]
+
+
+def waits_to_write(pid: int, fd: int) -> bool:
+    """Return whether a process is in a system call on a descriptor (proc_pid_syscall(5)), and its card was walled."""
+    hook = Path(os.environ["XDG_RUNTIME_DIR"]) / "card-run/gone/hook.json"
+    return hook.exists() and Path(f"/proc/{pid}/syscall").read_text().split()[1:2] == [hex(fd)]

@@ -249,7 +249,7 @@ def test_a_client_that_is_given_up_while_it_is_served(container: Container, laun
 
 
 def test_a_hand_that_is_killed(container: Container, launcher: Launcher) -> None:
-    """Whoever does the work dies with the state already read: the hook has none, and refuses; nothing starts."""
+    """Whoever does the work dies with the state already read: the hook has none, and says so; nothing starts."""
     with (container.run / "plan.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = ask(container, launcher)
@@ -258,7 +258,7 @@ def test_a_hand_that_is_killed(container: Container, launcher: Launcher) -> None
         _wait_until(lambda: str(container.run / "plan.lock") in _files(hand))
         os.kill(hand, signal.SIGKILL)
         assert process.wait(timeout=20) == 1
-    assert "reason=state-malformed" in (container.base / "errors").read_text()
+    assert "SANDBOX REFUSED reason=hook-lost " in (container.base / "errors").read_text()
     assert not container.proof.exists()
 
 

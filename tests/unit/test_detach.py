@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launcher.life import kept
-from launcher.run import detach
+from launcher.run import detach, directory
 from launcher.run.detach import Parted
 from oci.refusal import Refused
 
@@ -76,7 +76,7 @@ def test_an_earlier_log_is_kept_as_long_as_its_run(log: Path, parted: Parted, mo
     """The clearing of old receipts, which any run may begin meanwhile, passes over what is set aside."""
     monkeypatch.setattr(kept, "LIMIT", 1)
     monkeypatch.setattr(kept, "SLACK", 0)
-    monkeypatch.setattr(kept.run_directory, "parent", lambda: str(log.parent / "none"))
+    monkeypatch.setattr(directory, "parent", lambda: str(log.parent / "none"))
     kept.keep("older", {"run": "older", "detached": True})
     kept.keep("nightly", {"run": "nightly", "detached": True})
     os.utime(log, (1, 1))
