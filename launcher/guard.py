@@ -5,50 +5,76 @@ Both are judged by identity against the write roots that were asked for, before 
 
 import os
 
+from launcher import runtime
 from launcher.fs import protect, searched
 from launcher.fs.paths import FLAG, WRITE, ancestors, below, state_home
 from launcher.fs.policy import Filesystem
+from launcher.pool.place import NAME as POOL
 from launcher.request import Request
 from launcher.run import directory
-from oci.refusal import Refusal
+from oci.refusal import Refusal, Refused
 
 
 def forbidden() -> tuple[tuple[str, str, bool], ...]:
     """Return what no write root may be or hold, as (path, what it is, whether none may lie below it either)."""
     home = os.path.expanduser("~")
-    data = os.environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
-    cache = os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
-    config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    datas = _bases("XDG_DATA_HOME", f"{home}/.local/share")
+    configs = _bases("XDG_CONFIG_HOME", f"{home}/.config")
     places = {f"/run/user/{os.getuid()}", os.environ.get("XDG_RUNTIME_DIR") or "/run/user"}
     return (
         (home, "your HOME", False),
         *((place, "your runtime directory", False) for place in sorted(places)),
         *((f"{place}/{name}", "a run's state", True) for place in sorted(places) for name in _STATE),
         *((base, "a run's state", True) for base in directory.temporary()),
-        (f"{data}/containers", "podman's storage", True),
+        *((f"{data}/containers", "podman's storage", True) for data in datas),
         ("/var/lib/containers", "podman's storage", True),
-        (f"{cache}/card-run", "card-run's own runtime", True),
-        (f"{data}/card-run", "the registered hooks", True),
+        *((cache, "card-run's own runtime", True) for cache in _runtimes()),
+        *((f"{data}/card-run", "the registered hooks", True) for data in datas),
         (f"{state_home()}/card-run", "the receipts of ended runs", True),
-        (f"{config}/containers", "podman's configuration", True),
-        (f"{config}/card-run", "card-run's configuration", True),
+        *((f"{config}/containers", "podman's configuration", True) for config in configs),
+        *((f"{config}/card-run", "card-run's configuration", True) for config in configs),
         (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "card-run's own code", False),
     )
 
 
+def _bases(variable: str, otherwise: str) -> list[str]:
+    """Return where a user's files of a kind are: of a relative path some programs make nothing, and some what it says.
+
+    The XDG base directory specification has it that relative paths are to be ignored.
+    """
+    value = os.environ.get(variable, "")
+    return [value] if value.startswith("/") else [value, otherwise] if value else [otherwise]
+
+
+def _runtimes() -> list[str]:
+    """Return where runtimes are kept: none without a HOME, which refuses the run by itself."""
+    try:
+        return [runtime.default_cache()]
+    except Refused:
+        return []
+
+
 # What card-run, podman and crun keep in a runtime directory.
-_STATE = ("card-run", "card-run-pool", "containers", "crun", "libpod")
+_STATE = ("card-run", POOL, "containers", "crun", "libpod")
 
 
 def grant_keys(roots: Filesystem) -> list[Refusal]:
-    """Refuse a root, to read even, that holds the keys of this user's grants: a worker could open itself anything."""
-    keys = f"{state_home()}/card-run/grants"
-    if not roots.roots or not os.path.isdir(keys):
+    """Refuse a root, to read even, that holds what no worker may come near: a worker could open itself anything.
+
+    That is the keys of this user's grants, and the socket of this user's pool, which may listen there later.
+    """
+    if not roots.roots:
         return []
-    found, holders = os.stat(keys), set(ancestors(keys))
-    text = "{} {} holds the keys of your grants, or lies among them"
+    places = [(f"{state_home()}/card-run/grants", "grants-exposed", "the keys of your grants")]
+    places += [(f"{os.path.dirname(one)}/{POOL}", "pool-exposed", "your pool") for one in directory.parents()]
+    return [one for path, reason, what in places if os.path.isdir(path) for one in _held(roots, path, reason, what)]
+
+
+def _held(roots: Filesystem, path: str, reason: str, what: str) -> list[Refusal]:
+    found, holders = os.stat(path), set(ancestors(path))
+    text = "{} {} holds {}, or lies among them"
     return [
-        Refusal("grants-exposed", text.format(FLAG[root.access], root.path), "name a narrower path")
+        Refusal(reason, text.format(FLAG[root.access], root.path, what), "name a narrower path")
         for root in roots.roots
         if (root.device, root.inode) in holders or (found.st_dev, found.st_ino) in ancestors(root.path)
     ]
