@@ -67,7 +67,11 @@ class Pool:
             self._turn(self._listener)
         self._drop(self._cards)
         self._await_end()
-        self._answer(self._stopping, stopped=True)
+
+    def farewell(self) -> None:
+        """Tell whoever stopped the pool that it is gone."""
+        if self._stopping is not None:
+            self._answer(self._stopping, stopped=True)
 
     def _turn(self, listener: socket.socket) -> None:
         waiter = select.poll()

@@ -1,5 +1,6 @@
 """`card pool`: warm cards, made ahead of the runs that take them."""
 
+import contextlib
 import fcntl
 import gc
 import json
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from launcher.pool import place, wire
+from launcher import launch
+from launcher.pool import exposed, place, wire
 from launcher.run import output
 from launcher.verbs import takes
 from oci.refusal import Refusal, Refused
@@ -24,6 +26,8 @@ _STOP_SECONDS = 60
 _START_SECONDS = 150
 _MOST = 64
 _STEP = 0.02
+# Nobody listens there (connect(2), unix(7)), or whoever did has ended. Anything else is a pool.
+_GONE = (ConnectionRefusedError, FileNotFoundError, ConnectionResetError, BrokenPipeError)
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -37,11 +41,14 @@ def start(
 
     Example: card pool start --size 2 --write ~/work
     """
-    listener = _listen()
+    refusals = launch.rootless()
+    if refusals:
+        raise Refused(refusals)
+    seat = _Seat()
     ours, theirs = wire.pair()
     if os.fork() == 0:
-        _become(listener, theirs, context.args, size)
-    listener.close()
+        _become(seat, theirs, context.args, size)
+    seat.close()
     theirs.close()
     _hear(ours)
     status = _until_ready(size)
@@ -84,38 +91,100 @@ def stop() -> None:
 
 
 def ask(order: str, *, seconds: float = 5) -> dict[str, Any] | None:
-    """Return what the pool answers to an order, or None when there is no pool."""
+    """Return what the pool answers to an order, or None when there is no pool; raises Refused when it is silent."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(seconds)
         try:
             connection.connect(place.socket())
             wire.send(connection, wire.dump({"order": order}))
-        except OSError:
+            said = connection.recv(wire.MOST)
+        except _GONE:
             return None
-        got = wire.receive(connection)
-    return None if got is None else wire.look(got[0])
+        except OSError as error:
+            text = f"there is a pool, and it does not answer: {error}"
+            raise Refused([Refusal("pool-silent", text, "it may be busy: try again, or end its process")]) from None
+    return wire.look(said) if said else None
 
 
-def _listen() -> socket.socket:
-    """Return the pool's socket; raises Refused when there is a pool. One that is dead is cleared away."""
-    folder = place.folder()
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if ask("status") is not None:
-            raise Refused([Refusal("pool-exists", "there is a pool already", "card pool stop")])
-        if os.path.lexists(place.socket()):
+class _Seat:
+    """The one place of a user's pool: its directory, locked as long as the pool lives, and its socket in there."""
+
+    def __init__(self) -> None:
+        """Take it; raises Refused when there is a pool, whether it answers or not. What a dead one left is cleared."""
+        self._held = _lock(place.folder())
+        self._made: os.stat_result | None = None
+        try:
+            self.listener = self._listen()
+        except BaseException:
+            self.leave()
+            raise
+
+    def _listen(self) -> socket.socket:
+        exposed.refuse(place.folder())
+        if _listens(place.socket()):
+            raise _exists()
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(place.socket())
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(place.socket())
+        self._made = os.lstat(place.socket())
         listener.listen(_BACKLOG)
         return listener
-    finally:
+
+    def close(self) -> None:
+        """Let another process have it that was forked meanwhile: the lock is held as long as one of both has it."""
+        self.listener.close()
+        os.close(self._held)
+
+    def leave(self) -> None:
+        """Take away what is ours, and let go. Harmless when said twice."""
+        if self._held < 0:
+            return
+        with contextlib.suppress(OSError):
+            if self._made and os.path.samestat(self._made, os.lstat(place.socket())):
+                os.unlink(place.socket())
+        with contextlib.suppress(OSError):  # somebody else's socket is in it
+            os.rmdir(place.folder())
+        os.close(self._held)
+        self._held = -1
+
+
+def _listens(path: str) -> bool:
+    """Return whether somebody listens on a socket, however busy."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.setblocking(False)
+        try:
+            other.connect(path)
+        except BlockingIOError:
+            return True  # its queue is full (unix(7))
+        except _GONE:
+            return False
+    return True
+
+
+def _lock(folder: str) -> int:
+    """Return the pool's directory, made if need be and locked; raises Refused when another holds it."""
+    while True:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever had it may have removed it.
+            if os.path.samestat(os.fstat(held), os.lstat(folder)):
+                return held
+        except BlockingIOError:
+            os.close(held)
+            raise _exists() from None
+        except FileNotFoundError:
+            pass
         os.close(held)
 
 
-def _become(listener: socket.socket, starter: "_socket.socket", words: list[str], size: int) -> NoReturn:
+def _exists() -> Refused:
+    return Refused([Refusal("pool-exists", "there is a pool already", "card pool stop")])
+
+
+def _become(seat: _Seat, starter: "_socket.socket", words: list[str], size: int) -> NoReturn:
     """Be the pool, of no session and no terminal, until it is stopped. The starter hears why it cannot be.
 
     It stays in the starter's directory, which a card file may be named from.
@@ -129,16 +198,17 @@ def _become(listener: socket.socket, starter: "_socket.socket", words: list[str]
         from launcher.pool.declared import Declared
 
         del pins, resolver
-        pool = Pool(Declared(words), size, listener)
+        pool = Pool(Declared(words), size, seat.listener)
         wire.send(starter, wire.dump({"refusals": []}))
         starter.close()
         _leave()
         pool.serve()
+        seat.leave()  # before the stopping is told: another pool can be started then
+        pool.farewell()
     except Refused as error:
         wire.send(starter, wire.dump({"refusals": wire.refusals(error)}))
     finally:
-        os.unlink(place.socket())
-        os.rmdir(place.folder())
+        seat.leave()
         os._exit(0)
 
 
@@ -164,11 +234,11 @@ def _hear(pool: "_socket.socket") -> None:
 def _until_ready(size: int) -> dict[str, Any]:
     """Return the pool's status once all its cards are ready, or the first could not be made."""
     deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        found = ask("status")
-        if found is None:
-            break
-        if len(found["ready"]) == size or found["refusals"]:
-            return found
+    found: dict[str, Any] | None = {}
+    while found is not None and time.monotonic() < deadline:
+        with contextlib.suppress(Refused):  # busy
+            found = ask("status")
+            if found and (len(found["ready"]) == size or found["refusals"]):
+                return found
         time.sleep(_STEP)
     raise Refused([Refusal("pool-late", "the pool did not become ready", "card pool status")])
