@@ -19,6 +19,7 @@ from launcher.executor.result import CardLostError, ClosedError, Result, TooMany
 from launcher.executor.running import Running
 from launcher.executor.settings import CommandOptions, Settings
 from launcher.executor.steps import Steps, Wait
+from oci.refusal import Refused
 
 E = TypeVar("E")
 _POLL_SECONDS = 0.02
@@ -62,8 +63,8 @@ class Member:
             self._running = {one for one in self._running if one.outcome is None} | {running}
         try:
             yield from running.until_started()
-        except CardLostError as error:
-            if self.closed:
+        except (CardLostError, Refused) as error:
+            if self.closed:  # what is ended in the middle of its start is lost, or refused as what did not come about
                 raise ClosedError(f"the executor {self.key!r} was closed before the command started") from error
             raise
         return running

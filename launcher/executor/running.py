@@ -224,7 +224,8 @@ class Running:
             return
         self.child.let_go()
         while self.child.status() is None:
-            yield Wait(reads=(self.child.exit,))
+            # Not by its descriptor: whoever waits for it in another thread closes that.
+            yield Wait(until=time.monotonic() + _POLL_SECONDS)
         place, until = f"{directory.parent()}/{self.run}", time.monotonic() + _GONE_SECONDS
         while self.run and os.path.exists(place) and time.monotonic() < until:
             yield Wait(until=time.monotonic() + _POLL_SECONDS)

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from launcher import Refused
+from launcher import ClosedError, Refused, Settings
 from tests.api.kit import executors
 from tests.bench.cards import remains, run
 
@@ -63,6 +64,38 @@ def test_close_ends_what_runs(workspace: Path) -> None:
         start = time.monotonic()
     assert time.monotonic() - start < 15
     assert all(process.has_ended() for process in processes)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_starts_that_close_meets(workspace: Path) -> None:
+    """Each of many threads has its command's end or is told that the executor is closed; no card goes on."""
+    ends: list[object] = []
+
+    with executors(workspace, settings=Settings(stop_seconds=1)) as made:
+        executor = made.executor("a")
+        kept = Path(executor._member.identity.keep)
+
+        def work() -> None:
+            try:
+                while True:
+                    ends.append(executor.run_command(["sleep", "60"]).how)
+            except ClosedError as error:
+                ends.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads[:3]:
+            thread.start()
+        while len(executor._member._running) < 3:
+            pass
+        for thread in threads[3:]:
+            thread.start()
+        executor.close()
+        assert not kept.exists()
+        for thread in threads:
+            thread.join(60)
+    closed = [one for one in ends if isinstance(one, ClosedError)]
+    assert len(closed) == len(threads)
+    assert set(ends) - set(closed) <= {"exited", "killed"}
 
 
 def test_close_takes_back_what_was_not_used(workspace: Path) -> None:

@@ -49,6 +49,21 @@ class Card:
         self.ended = True
 
 
+class Broken(Card):
+    """A card that does not come to its start."""
+
+    def __init__(self, error: Exception, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self._error = error
+        self._meanwhile = meanwhile
+
+    def until_started(self) -> Steps[None]:
+        """Fail, with something else happening meanwhile."""
+        yield from ()
+        self._meanwhile()
+        raise self._error
+
+
 class Slow(Card):
     """A card that takes for ever to end, until it is cut off."""
 
@@ -169,6 +184,19 @@ def test_a_start_that_closing_meets_is_ended(bench: Bench, tmp_path: Path) -> No
     assert card.ended
     with pytest.raises(ClosedError):
         start(executor, Card(), bench=bench)
+    executors.close()
+
+
+@pytest.mark.parametrize("error", [CardLostError("", 143, ""), Refused([Refusal("stage2-lost", "")])])
+def test_a_start_that_closing_cut_short_is_told_so(error: Exception, bench: Bench, tmp_path: Path) -> None:
+    """Not as a defect or a refusal of its own, which it is when nobody closed anything."""
+    executors = made(tmp_path)
+    executor = executors.executor("a")
+    with pytest.raises(type(error)):
+        start(executor, Broken(error, lambda: None), bench=bench)
+    with pytest.raises(ClosedError) as closed:
+        start(executor, Broken(error, executor.close), bench=bench)
+    assert closed.value.__cause__ is error
     executors.close()
 
 
