@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Generic
 
 from launcher.access.compiled import Row
@@ -59,14 +60,25 @@ class ProcessBase:
 
 
 class PreparedBase:
-    """One command that has not started: `report` and `guarantees_needed` say what it would be held to."""
+    """One command that has not started: `report` and `guarantees_needed` say what it would be held to.
+
+    That is the set's profile with the bench's ceiling over it, read when first asked for.
+    """
 
     def __init__(self, member: Member, command: Command) -> None:
         self._member = member
         self._command = command
         self.argv = command.argv
-        self.report: tuple[Row, ...] = command.report()
-        self.guarantees_needed = command.needed()
+
+    @cached_property
+    def report(self) -> tuple[Row, ...]:
+        """Return, for each thing, its level, whether that would be enforced, and by which wall; raises Refused."""
+        return self._command.report()
+
+    @cached_property
+    def guarantees_needed(self) -> tuple[str, ...]:
+        """Return the guarantees without which the command would not be started; raises Refused."""
+        return self._command.needed()
 
     @property
     def run_id(self) -> str:

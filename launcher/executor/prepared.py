@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from launcher.access import guarantees
+from launcher.access.ceiling import restrict
 from launcher.access.compiled import Row, compiled
 from launcher.access.profile import Profile
 from launcher.executor import card
@@ -14,6 +15,7 @@ from launcher.executor.running import Running
 from launcher.executor.settings import OUTPUT_LIMIT, CommandOptions, Settings
 from launcher.executor.steps import Steps
 from launcher.value import Value
+from oci.refusal import Refused
 
 if TYPE_CHECKING:
     from launcher.grants.token import Grant
@@ -53,16 +55,25 @@ class Command:
         self.options = options
         self.run_id = options.get("run_id")
 
+    def held(self) -> Profile:
+        """Return what the bench's ceiling leaves of the profile: a run is held to that; raises Refused."""
+        from launcher import bench
+
+        found, refusals = bench.ceiling()
+        if refusals:
+            raise Refused(refusals)
+        return restrict(self.identity.profile, found.ceiling) if found else self.identity.profile
+
     def report(self) -> tuple[Row, ...]:
-        """Return, for each thing that the profile states, whether it would be enforced, and by which wall."""
-        return compiled(self.identity.profile)
+        """Return, for each thing it would be held to, whether it is enforced, and by which wall; raises Refused."""
+        return compiled(self.held())
 
     def needed(self) -> tuple[str, ...]:
-        """Return the guarantees without which the command would not be started."""
+        """Return the guarantees without which the command would not be started; raises Refused."""
         limited = any(
             getattr(self.identity.settings, name) for name in ("memory", "cpus", "pids", "nofile", "shm_size")
         )
-        return (*guarantees.needed(self.identity.profile), *(["resource_limits"] if limited else []))
+        return (*guarantees.needed(self.held()), *(["resource_limits"] if limited else []))
 
     def fixed_run_id(self) -> str:
         """Return the run id, decided now if it was not; what a grant is issued for."""
@@ -80,23 +91,24 @@ class Command:
     def start(self, *, grants: Sequence[str], stdin: bool) -> Running:
         """Start card-run; raises OSError when that cannot be, and then nothing was started."""
         files = Files()
-        return self._running(self._options(files, grants), files, stdin=stdin)
+        child = Child(
+            self._options(files, grants), self.argv, files, stdin=stdin, terminal=self.options.get("terminal")
+        )
+        return self._running(child, self.options.get("output_limit", OUTPUT_LIMIT))
 
     def plan(self) -> Steps[dict[str, Any]]:
         """Return what the run would be made of, in steps (card-run(1) `--plan`); raises Refused with every refusal."""
         files = Files()
-        running = self._running(["--plan", "--json=-", *self._options(files, ())], files, stdin=False)
+        # What is for the command's output is not for the plan: neither its limit nor its terminal.
+        words = ["--plan", "--json=-", *(["-it"] if self.options.get("terminal") else [])]
+        child = Child([*words, *self._options(files, ())], self.argv, files, stdin=False, terminal=None)
+        running = self._running(child, OUTPUT_LIMIT)
         found: dict[str, Any] = json.loads((yield from running.planned()))
         return found
 
-    def _running(self, options: list[str], files: Files, *, stdin: bool) -> Running:
-        child = Child(options, self.argv, files, stdin=stdin, terminal=self.options.get("terminal"))
-        return Running(
-            child,
-            command=self.argv,
-            stop_seconds=self.identity.settings.stop_seconds,
-            output_limit=self.options.get("output_limit", OUTPUT_LIMIT),
-        )
+    def _running(self, child: Child, limit: int) -> Running:
+        seconds = self.identity.settings.stop_seconds
+        return Running(child, command=self.argv, stop_seconds=seconds, output_limit=limit)
 
     def issue(self, cls: str, target: str, *, seconds: int | None, required: Sequence[str]) -> IssuedGrant:
         """Issue a grant for this very run; raises Refused, and then there is none."""
@@ -121,7 +133,6 @@ def revoke(grant: IssuedGrant) -> None:
     Raises Refused (`grant-state`) when that cannot be recorded, and then it is good for as long as it says.
     """
     from launcher.grants import spent, state, token
-    from oci.refusal import Refused
 
     decoded: Grant = token.decode(grant.token)[0]
     try:

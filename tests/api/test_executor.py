@@ -1,5 +1,6 @@
 """Executors for blocking callers: what a command gets, what comes back, and how each failure is told."""
 
+import json
 import os
 import signal
 import threading
@@ -90,6 +91,16 @@ def test_what_would_be_enforced_is_known_before(workspace: Path) -> None:
         assert prepared.plan()["plan"]["run"]
         assert not (workspace / "started").exists()
         assert set(prepared.guarantees_needed) <= {name for name, true in prepared.run().guarantees.items() if true}
+
+
+def test_a_plan_is_whole_whatever_the_commands_output_may_be(workspace: Path) -> None:
+    """The limit is the command's own, and its terminal in the plan without one being made for card-run."""
+    with executors(workspace) as made:
+        executor = made.executor("a")
+        plan = executor.prepare(["true"], output_limit=1).plan()
+        at_terminal = executor.prepare(["true"], output_limit=0, terminal=(24, 80)).plan()
+        assert "--tty=false" in json.dumps(plan)
+        assert "--tty=true" in json.dumps(at_terminal)
 
 
 def test_output_beyond_the_limit_is_dropped(workspace: Path) -> None:

@@ -1,5 +1,6 @@
 """The card that an executor writes for one command is read back as just that, and misuse is told at once."""
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher import Profile, Root, Settings
+from launcher import Profile, Refused, Root, Settings, bench
 from launcher.access.table import parse
 from launcher.cardfile import load
 from launcher.executor import card
@@ -72,3 +73,36 @@ def test_what_a_command_would_be_held_to() -> None:
     assert "resource_limits" not in one.needed()
     assert one.run_id is None
     assert one.fixed_run_id() == one.fixed_run_id() == one.run_id
+
+
+def test_what_the_bench_takes_away_is_taken_from_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks a person about what is gated asks about what the ceiling gates too; a broken ceiling is told."""
+    config = tmp_path / "config.toml"
+    monkeypatch.setattr(bench, "CONFIG", str(config))
+    monkeypatch.setattr(bench, "OWNERS", (0, os.getuid()))
+    state = {row.feature: row.asked for row in command(["true"]).report()}
+    assert (state["command"], state["network"], state["roots[/srv/a].read"]) == ("gated", "allow", "allow")
+    config.write_text('[ceiling]\ncommand = "deny"\nnetwork = "gated"\nworkspace_read = "allow"\n')
+    held = {row.feature: row.asked for row in command(["true"]).report()}
+    assert (held["command"], held["network"], held["workspace_read"]) == ("deny", "gated", "allow")
+    assert held["workspace_write"] == held["roots[/srv/a].read"] == "deny"
+    config.write_text("[ceiling]\nnetwrk = 1\n")
+    broken = command(["true"])
+    for asked in (broken.report, broken.needed):
+        with pytest.raises(Refused) as refused:
+            asked()
+        assert [one.reason for one in refused.value.refusals] == ["bench-config"]
+
+
+def test_the_guarantees_needed_are_those_of_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile that may write everywhere needs no boundary of writing; held to a ceiling, it does."""
+    wide = Profile(
+        workspace="/srv/work", workspace_read="allow", workspace_write="allow", host_read="allow", host_write="allow"
+    )
+    one = Command(Identity(profile=wide, settings=Settings(), keep="/nowhere", name="one"), ["true"], merged({}))
+    monkeypatch.setattr(bench, "CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setattr(bench, "OWNERS", (0, os.getuid()))
+    assert "write_boundary" not in one.needed()
+    (tmp_path / "config.toml").write_text('[ceiling]\nhost_read = "allow"\nworkspace_read = "allow"\n')
+    assert "write_boundary" in one.needed()
+    assert "read_boundary" not in one.needed()
