@@ -8,13 +8,19 @@ for asyncio is in `launcher.aio`.
     profile = Profile(workspace="/srv/work", workspace_read="allow", workspace_write="allow", command="allow")
     with ExecutorSet(profile, scratch_root="/var/tmp/product") as executors:
         result = executors.executor("alice").run_command(["git", "status"])
+
+What a profile says of a thing is `access_for`'s to answer; of a path, once its links are `resolved`:
+
+    from launcher import access_for, resolved
+
+    level = access_for(profile, "filesystem.write", resolved("/srv/work/notes"))  # 2: open
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launcher.access.ceiling import restrict
     from launcher.access.profile import Profile, Root, fingerprint
-    from launcher.access.scope import access_for, access_version
+    from launcher.access.scope import access_for, access_version, resolved
     from launcher.executor.blocking import Executor, ExecutorSet, Prepared, Process
     from launcher.executor.prepared import IssuedGrant
     from launcher.executor.result import CardLostError, ClosedError, Result, TooManyExecutorsError
@@ -40,13 +46,14 @@ __all__ = [
     "access_for",
     "access_version",
     "fingerprint",
+    "resolved",
     "restrict",
 ]
 
 _HOMES = {
     "launcher.access.ceiling": ("restrict",),
     "launcher.access.profile": ("Profile", "Root", "fingerprint"),
-    "launcher.access.scope": ("access_for", "access_version"),
+    "launcher.access.scope": ("access_for", "access_version", "resolved"),
     "launcher.executor.blocking": ("Executor", "ExecutorSet", "Prepared", "Process"),
     "launcher.executor.prepared": ("IssuedGrant",),
     "launcher.executor.result": ("CardLostError", "ClosedError", "Result", "TooManyExecutorsError"),

@@ -52,7 +52,7 @@ def test_the_packages_example_runs(home: Path) -> None:
     assert launcher.__doc__ is not None
     lines = [line.removeprefix("    ") for line in launcher.__doc__.splitlines() if line.startswith("    ")]
     text = "\n".join(lines).replace("/srv/work", f"{home}/work").replace("/var/tmp/product", f"{home}/scratch")
-    assert carried_out(text + "\nprint(result.how)") == "exited\n"
+    assert carried_out(text + "\nprint(result.how, level)") == "exited 2\n"
 
 
 def test_the_asyncio_example_runs(home: Path) -> None:
