@@ -1,5 +1,6 @@
 """The bench's ceiling, written by root and felt by a user's cards: each thing it takes away has its control."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.bench import inside
 from tests.bench.cards import Run, run
 
 UID = 1000
@@ -20,7 +22,9 @@ OPEN = {
     "command": "allow",
     "home": "real",
 }
+Config = Callable[[str], object]
 Ceiling = Callable[..., None]
+SOURCE = Path(__file__).parents[2]
 USER = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--init-groups", "env", "-i", f"PATH={os.environ['PATH']}"]
 USER += ["HOME=/home/card", "USER=card", "LOGNAME=card", "LANG=C.UTF-8", f"XDG_RUNTIME_DIR=/run/user/{UID}"]
 
@@ -31,18 +35,24 @@ def card(*words: str, program: str = "card-run") -> Run:
 
 
 @pytest.fixture
-def ceiling() -> Iterator[Ceiling]:
-    """Return what writes a ceiling beside the settings that are there; they come back alone."""
+def config() -> Iterator[Config]:
+    """Return what writes settings beside those that are there; they come back alone."""
     before = CONFIG.read_text()
-
-    def write(extra: str = "", **levels: str) -> None:
-        table = "".join(f'{name} = "{level}"\n' for name, level in {**OPEN, **levels}.items())
-        CONFIG.write_text(f"{before}[ceiling]\n{table}{extra}")
-
-    yield write
+    yield lambda text: CONFIG.write_text(f"{before}{text}")
     CONFIG.write_text(before)
     CONFIG.chmod(0o644)
     CONFIG.parent.chmod(0o755)
+
+
+@pytest.fixture
+def ceiling(config: Config) -> Ceiling:
+    """Return what writes a ceiling beside the settings that are there."""
+
+    def write(extra: str = "", **levels: str) -> None:
+        table = "".join(f'{name} = "{level}"\n' for name, level in {**OPEN, **levels}.items())
+        config(f"[ceiling]\n{table}{extra}")
+
+    return write
 
 
 @pytest.fixture
@@ -105,8 +115,6 @@ def test_each_thing_is_narrowed(name: str, ceiling: Ceiling, place: Path) -> Non
 
 
 def _receipt(place: Path) -> dict[str, Any]:
-    import json
-
     content: dict[str, Any] = json.loads((place / "receipt.json").read_text())
     return content
 
@@ -156,6 +164,69 @@ def test_a_cards_own_profile_is_held_to_it(ceiling: Ceiling, place: Path) -> Non
         done = card("--card", f"{place}/agent.toml", *words, *attempt)
         assert done.out == "", done.err
         assert "NOTE the bench's ceiling closes the network" in done.err
+
+
+# A product that asks about what its profile gates: here nobody says no.
+PRODUCT = """
+import sys
+from launcher import ExecutorSet, Profile
+work, scratch = sys.argv[1:]
+profile = Profile(workspace=work, workspace_read="allow", workspace_write="allow", command="allow")
+classes = {"command": ("command.start.v1", ""), "workspace_write": ("filesystem.tree.write.v1", work)}
+with ExecutorSet(profile, scratch_root=scratch) as executors:
+    prepared = executors.executor("a").prepare(["touch", "made"])
+    gated = [row.feature for row in prepared.report if row.asked == "gated"]
+    result = prepared.run(grants=[prepared.issue_grant(*classes[feature]) for feature in gated])
+    print(result.status, *gated)
+"""
+
+
+def test_a_program_asks_about_what_the_ceiling_gates(ceiling: Ceiling, place: Path) -> None:
+    """The report of a command is what it will be held to, so that what was asked about by it suffices for the run."""
+    argv = [*USER, f"PYTHONPATH={SOURCE}", "python3", "-c", PRODUCT, f"{place}/work", f"{place}/scratch"]
+    assert run(argv).out == "0\n"
+    (place / "work/made").unlink()
+    ceiling(workspace_write="gated", command="gated")
+    done = run(argv)
+    assert done.out == "0 workspace_write command\n", done.err
+    assert (place / "work/made").exists()
+
+
+UNLISTED = "unlisted.example"
+TCP = [["tcp", address, 443] for address in ("198.51.100.66", "203.0.113.10")]
+
+
+def test_a_grant_exceeds_the_policy_file_where_the_bench_lets_it(config: Config, place: Path) -> None:
+    """A host outside that file is `unsupported`; where the bench says so it is pinned for one run, and only granted."""
+    levels = 'workspace_read = "allow"\nnetwork = "gated"\ncommand = "allow"\n'
+    (place / "agent.toml").write_text(f'[access]\nworkspace = "work"\n{levels}')
+    told = ["--card", f"{place}/agent.toml", "--run", "x1"]
+    command = ["--", "python3", "-c", inside.PROGRAM, json.dumps(TCP)]
+    token = ["--class", "network.proxy-target.v1", "--target", f"tcp:{UNLISTED}:443", "--out", f"{place}/token"]
+    granted = ["-q", *told, "--json", f"{place}/receipt.json", "--grant", f"@{place}/token", *command]
+
+    def issue() -> Run:
+        (place / "token").unlink(missing_ok=True)
+        return card("grant", "issue", *token, *told, *command, program="card")
+
+    def results(*words: str) -> list[str]:
+        done = card(*words)
+        assert done.status == 0, done.err
+        return [result for result, _ in json.loads(done.out)]
+
+    assert issue().reasons == ["unsupported"]
+    config("grants_may_exceed_policy = true\n")
+    assert issue().status == 0
+    config("")
+    assert card(*granted).reasons == ["unsupported"]
+    config("grants_may_exceed_policy = true\n")
+    assert results(*granted) == ["ok", "ECONNREFUSED"]
+    receipt = _receipt(place)
+    assert list(receipt["pins"]) == [UNLISTED]
+    assert [grant["target"] for grant in receipt["access"]["grants"]] == [f"tcp:{UNLISTED}:443"]
+    assert card(*granted).reasons == ["replay"]
+    assert results("-q", *told, *command) == ["ENETUNREACH", "ENETUNREACH"]
+    assert card("--allow-host", UNLISTED, "--", "true").reasons == ["unknown-name"]
 
 
 def test_a_ceiling_that_others_could_write_stops_every_run(ceiling: Ceiling) -> None:
