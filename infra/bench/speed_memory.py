@@ -76,12 +76,7 @@ def sizes(before: set[int]) -> dict[str, float]:
 
 
 def _size(pid: int) -> float:
-    """Return a process's MiB: its share, or all that is resident where that may not be read, as of pasta's."""
-    try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-    except PermissionError:
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-        return pages * os.sysconf("SC_PAGESIZE") / (1 << 20)
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
     return int(next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))) / 1024
 
 
