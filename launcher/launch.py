@@ -132,7 +132,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         *guard.deciding_files(request, path, roots),
         *guard.grant_keys(roots),
         *guard.podman(roots),
-        *_granted(request, roots),
+        *_granted(request, roots, env),
         *unkept,
         *homeless,
         *unset,
@@ -189,13 +189,13 @@ def _bounded(request: Request) -> "tuple[Request, Bounds | None, list[Refusal]]"
     return request, bounds, [*refusals, *refused]
 
 
-def _granted(request: Request, roots: Filesystem) -> list[Refusal]:
-    """Refuse a granted path that was swapped since its token was compared."""
+def _granted(request: Request, roots: Filesystem, env: tuple[tuple[str, str], ...]) -> list[Refusal]:
+    """Refuse a granted path that was swapped since its token was compared, and variables that changed since."""
     if request.opened is None:
         return []
     from launcher.grants import opening
 
-    return opening.rooted(roots, request.opened.grants)
+    return [*opening.rooted(roots, request.opened.grants), *opening.varied(env, request.opened)]
 
 
 def _filesystem(request: Request) -> filesystem.Asked:

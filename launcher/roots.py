@@ -27,13 +27,15 @@ CEILING = "the bench's ceiling"
 class Opened(Value):
     """What grants open for one run, each thing gated by its profile: paths, hosts, and whether it may start.
 
-    `grants` are used up before the worker starts; `notes` are for who passed them.
+    `variables` is the digest of the worker's variables that the grants were compared with; `grants` are used up before
+    the worker starts; `notes` are for who passed them.
     """
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     command: bool = False
+    variables: str = ""
     grants: "tuple[Grant, ...]" = ()
     notes: tuple[str, ...] = ()
 

@@ -85,7 +85,12 @@ def variables(request: Request, *, home: str) -> str:
     """
     place = os.environ.get("HOME", "") if home == REAL else HOME
     found, _, _ = environment.decide(home=place, asked=request.env, files=request.env_file, host=request.env_host)
-    return sha256(pack(sorted(found)))
+    return variables_digest(found)
+
+
+def variables_digest(variables: tuple[tuple[str, str], ...]) -> str:
+    """Return the digest of variables, names and values, in whatever order they came."""
+    return sha256(pack(sorted(variables)))
 
 
 def sealed(digest: str, secret: bytes, *, nonce: str) -> str:

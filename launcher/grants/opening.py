@@ -65,7 +65,8 @@ def take(request: Request, profile: Profile, binding: Binding, *, policy: str) -
                 grants[grant.nonce] = grant
             except Refused as error:
                 refusals += error.refusals
-    return _opened(tuple(grants.values())).replace(notes=tuple(notes)), refusals
+    opened = _opened(tuple(grants.values()))
+    return opened.replace(variables=binding.variables, notes=tuple(notes)), refusals
 
 
 def reachable(request: Request, cls: str, target: str, *, policy: str) -> None:
@@ -111,6 +112,14 @@ def rooted(roots: Filesystem, grants: tuple[Grant, ...]) -> list[Refusal]:
         for grant in grants
         if grant.anchor and found.get(grant.target) != (grant.device, grant.inode)
     ]
+
+
+def varied(env: tuple[tuple[str, str], ...], opened: Opened) -> list[Refusal]:
+    """Refuse variables that are not those which the grants were compared with: a file of them is read once more."""
+    if bindings.variables_digest(env) == opened.variables:
+        return []
+    text = "the variables changed while the run was judged"
+    return [Refusal("wrong-command", text, "leave the files of --env-file alone while a run starts")]
 
 
 def swapped(refusals: list[Refusal], grants: tuple[Grant, ...]) -> list[Refusal]:

@@ -13,6 +13,7 @@ DANGEROUS = {
     "PYTHONSTARTUP": "/tmp/x.py",
     "NODE_OPTIONS": "--require /tmp/x.js",
     "BASH_ENV": "/tmp/x.sh",
+    "_": "/usr/bin/card-run",
     "GIT_CONFIG_GLOBAL": "/tmp/x",
     "GIT_SSH_COMMAND": "/tmp/x",
     "TMPDIR": "/home/me/tmp",

@@ -491,6 +491,22 @@ def test_a_swap_between_two_looks(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert refused(request.replace(grant=(text,))) == ["target-changed"]
 
 
+def test_variables_that_change_between_two_looks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of variables that is written after the grant was compared with it is no way around that."""
+    (place / "env").write_text("FILE=1\n")
+    request = asked(place, env_file=(str(place / "env"),))
+    request = request.replace(grant=(token(request, PATH, str(place / "w/file")),))
+    real = opening.take
+
+    def then_written(*words: Any, **options: Any) -> Any:
+        found = real(*words, **options)
+        (place / "env").write_text("FILE=1\nLD_PRELOAD=/w/x.so\n")
+        return found
+
+    monkeypatch.setattr(opening, "take", then_written)
+    assert refused(request) == ["wrong-command"]
+
+
 def test_swapped_is_told_by_its_name(place: Path) -> None:
     """What stage 2 finds mounted in place of a granted target is `target-changed`; another root stays what it was."""
     request = asked(place)
