@@ -7,8 +7,7 @@ PYTEST_IN_BENCH := python3 -m pytest -p no:cacheprovider -o testpaths= -o python
 NFT_TESTS := $(addprefix /src/tests/kernel/,test_audit_listing.py test_ledger_packets.py test_nft.py test_poststop.py \
 	test_prestart.py test_dnsname_packets.py test_ruleset_packets.py)
 
-# What is tried again on Debian 12's podman 4.3 with slirp4netns: all that podman takes part in, but for warm cards and
-# the Python interface, which stand on it.
+# What is tried again on Debian 12's podman 4.3 with slirp4netns: networks, proofs, files, and all of a run's life.
 OLD_TESTS := $(addprefix /src/tests/bench/,test_bridge.py test_denials.py test_detached.py test_exec.py test_faults.py \
 	test_files.py test_gc.py test_hook_failures.py test_hooks.py test_keeper.py test_lifeline.py test_many.py \
 	test_networks.py test_prepared.py test_proof.py test_run.py test_signals.py test_status.py test_terminal.py)
