@@ -2,7 +2,8 @@
 
 podman runs it with no pid and an empty environment, after the network is torn down, possibly twice, possibly never. So
 the rule: it works from the run directory alone, does nothing that is done already, and missing things are not failures.
-Standard library and this package only.
+podman shows nothing of what it says, so why there is no ledger is left in the run directory. Standard library and this
+package only.
 """
 
 import os
@@ -39,6 +40,8 @@ def run(stdin: int, *, tool: "Callable[[], nft.Nft | Context]" = nft.Nft) -> int
         if os.path.lexists(f"{container.bundle}/{rundir.OOM}"):  # conmon(8) puts it there
             rundir.write(directory, rundir.OOM, b"")
         _keep_ledger(directory, tool)
+    except (OSError, Refused) as error:
+        _leave_word(directory, error)
     finally:
         deadline.lift()
         rundir.forget_secrets(directory)
@@ -48,6 +51,19 @@ def run(stdin: int, *, tool: "Callable[[], nft.Nft | Context]" = nft.Nft) -> int
 
             outer.remove(directory)
     return 0
+
+
+def _leave_word(directory: rundir.RunDirectory, error: "OSError | Refused") -> None:
+    """Say why there is no ledger, on standard error and in unread.json; a full disk costs the words."""
+    deadline.lift()
+    refusals = error.refusals if isinstance(error, Refused) else (Refusal("hook-failed", str(error)),)
+    for refusal in refusals:
+        lastword.say(f"{refusal}\n".encode("utf-8", "replace"))
+    content = {"refusals": [refusal.to_json() for refusal in refusals]}
+    try:
+        rundir.write(directory, rundir.UNREAD, strictjson.dump(content).encode())
+    except OSError:
+        return
 
 
 def _compare(pin: int, directory: rundir.RunDirectory) -> None:
@@ -65,7 +81,8 @@ def _compare(pin: int, directory: rundir.RunDirectory) -> None:
 def _keep_ledger(directory: rundir.RunDirectory, tool: "Callable[[], nft.Nft | Context]") -> None:
     """Write ledger.json from the pinned namespace; without a pin there is nothing to read, and nothing is written.
 
-    A namespace that is not the one that prestart recorded is not entered.
+    A namespace that is not the one that prestart recorded is not entered. Raises OSError or Refused, and then there is
+    no ledger.
     """
     pin = netns.open_pin(directory=directory.fd, name=rundir.NETNS)
     if pin is None:
@@ -75,9 +92,6 @@ def _keep_ledger(directory: rundir.RunDirectory, tool: "Callable[[], nft.Nft | C
         netns.setns(pin)
         listing = nft.list_table("inet", TABLE_PREFIX + directory.run, tool())
         found = ledger.parse(listing, self_tests=rundir.self_tests(directory.fd))
-    except (OSError, Refused) as error:
-        lastword.say(f"{error}\n".encode("utf-8", "replace"))
-        return
     finally:
         os.close(pin)
     rundir.write(directory, rundir.LEDGER, strictjson.dump(found.to_json()).encode())

@@ -188,13 +188,19 @@ def _enter(container: state.State, means: Means) -> int:
     try:
         fd = netns.open_of(container.pid)
     except FileNotFoundError:
+        if not means.wanted():
+            raise _abandoned() from None
         raise Refused([Refusal("no-pid", f"process {container.pid} of the container is gone")]) from None
     if not means.wanted():  # asked after the descriptor was opened: then it is of the container's process
-        raise Refused([Refusal("hook-abandoned", "the runtime gave this hook up", "is the bench overloaded?")])
+        raise _abandoned()
     if netns.is_own(fd):
         raise Refused([Refusal("host-netns", "the container shares the bench's network", "use --net pasta or none")])
     netns.setns(fd)
     return fd
+
+
+def _abandoned() -> Refused:
+    return Refused([Refusal(rundir.ABANDONED, "the runtime gave this hook up", "is the bench overloaded?")])
 
 
 def _pin(directory: rundir.RunDirectory, namespace: int) -> None:

@@ -23,11 +23,13 @@ TAKEN = "taken"  # the second proof, of a warm card that a run has taken
 NETNS = "netns"
 HOOK = "hook.json"
 LEDGER = "ledger.json"
+UNREAD = "unread.json"  # why the poststop hook kept no ledger
 # There once the kernel ended a process of the card for want of memory.
 OOM = "oom"
 OUTER = "outer"
 UNATTENDED = "unattended"
 CONSUMED = "run-consumed"
+ABANDONED = "hook-abandoned"
 EXECS = "execs"  # one byte for each process that came behind the walls later (`card exec`), with a self-test of its own
 LOCK_DEADLINE = 30.0
 _LOCK_STEP = 0.001

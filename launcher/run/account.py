@@ -27,7 +27,7 @@ def account(plan: Plan, measured: Measured, record: Record, *, quiet: bool, rece
     for line in aftermath.look(plan.launch.filesystem, before_podman=plan.launch.before_podman):
         output.say(f"NOTE {line}")
     if measured.ledger is None:
-        output.say("NOTE the ledger could not be read: what was denied is not known")
+        output.unread(measured.unread)
     elif not quiet:
         output.denials(plan, measured.ledger)
     if events.heard():

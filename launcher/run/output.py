@@ -83,6 +83,12 @@ def notes(plan: Plan) -> None:
         say("NOTE documentation ranges count as internet on this bench (a test setting)")
 
 
+def unread(why: tuple[Refusal, ...]) -> None:
+    """Say that there is no ledger, and why as far as that is known."""
+    reasons = "".join(f"; {str(one).removeprefix('SANDBOX REFUSED ')}" for one in why)
+    say(f"NOTE the ledger could not be read: what was denied is not known{reasons}")
+
+
 def denials(plan: Plan, ledger: dict[str, Any]) -> None:
     """Print the table of denied destinations, with the name where the plan knows it; nothing when there were none."""
     rows = [

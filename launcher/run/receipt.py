@@ -42,12 +42,16 @@ FULL = ("process_boundary", "write_boundary", "read_boundary", "env_scrub", "net
 
 
 class Measured(Value):
-    """What the run itself reported: the hook's result, stage 2's report, the ledger, times and the exit status."""
+    """What the run itself reported: the hook's result, stage 2's report, the ledger, times and the exit status.
+
+    `unread` is why there is no ledger, where the hook that reads it said so.
+    """
 
     hook: dict[str, Any]
     stage2: dict[str, str]
     outer: dict[str, Any] | None = None
     ledger: dict[str, Any] | None = None
+    unread: tuple[Refusal, ...] = ()
     times_ms: dict[str, float]
     started_ms: float = 0.0
     exit_status: int | None = None
@@ -177,6 +181,7 @@ def build(plan: Plan, measured: Measured, record: Record, *, ended: float) -> di
         "stage2": measured.stage2,
         "outer": measured.outer,
         "ledger": measured.ledger,
+        "ledger_refusals": [refusal.to_json() for refusal in measured.unread],
         "times_ms": measured.times_ms,
         "started_ms": measured.started_ms,
         "exit_status": measured.exit_status,

@@ -88,6 +88,10 @@ class Session:
             status = self._settle(status)
             measured = measured.replace(ledger=self._ledger(), exit_status=status)
         measured = measured.replace(oom=ending.memory(self._run, status), timed_out=self._podman.expired)
+        if measured.ledger is None:
+            from launcher.run import why  # a hook that failed
+
+            measured = measured.replace(unread=tuple(why.unread(self._run)))
         account(plan, measured, self._record, quiet=quiet, receipt=receipt)
         return status
 

@@ -1,25 +1,31 @@
 """Why a hook refused: its own result, else what it or its interpreter said, else what can be seen from here.
 
 podman says nothing but the hook's exit status, so this is the only way a reason reaches the user. Only imported once a
-start has failed.
+start has failed, or a run has no ledger.
 """
 
 import json
 import os
 from typing import Any
 
+from hooks import rundir
 from launcher.run.command import HOOK_LOG
 from launcher.run.directory import RunDirectory
 from oci.refusal import Refusal
 
 _SAID = "SANDBOX REFUSED reason="
+# What crun says of a hook that it killed, whose work the keeper may have gone on with for a while.
+_LATE = "timeout expired"
 # podman-remote(1) has no option for hooks, whatever name it is installed under.
 _REMOTE = "unknown flag: --hooks-dir"
 
 
 def refusals(run: RunDirectory, podman: str) -> list[Refusal]:
     """Return the hook's reasons, none when it has none; `podman` is what podman said of the start."""
-    told = _result(run)
+    told = _result(run, rundir.HOOK)
+    shown = " ".join(podman.removeprefix("Error: ").split())
+    if _LATE in podman and {one.reason for one in told} <= {rundir.ABANDONED}:
+        return [Refusal("hook-timeout", f"a hook took longer than hooks.d gives it, and was killed: {shown}")]
     if told:
         return told
     said = [line for line in (run.read(HOOK_LOG) or b"").decode("utf-8", "replace").splitlines() if line.strip()]
@@ -27,7 +33,12 @@ def refusals(run: RunDirectory, podman: str) -> list[Refusal]:
     if ours:
         return [Refusal(reason, text) for reason, _, text in ours]
     hooked = "hook" in podman and _REMOTE not in podman
-    return [_seen(run, said, " ".join(podman.removeprefix("Error: ").split()))] if hooked else []
+    return [_seen(run, said, shown)] if hooked else []
+
+
+def unread(run: RunDirectory) -> list[Refusal]:
+    """Return why the poststop hook kept no ledger, none when it left no word."""
+    return _result(run, rundir.UNREAD)
 
 
 def of_podman(image: str, said: str) -> Refusal:
@@ -51,15 +62,13 @@ def _seen(run: RunDirectory, said: list[str], podman: str) -> Refusal:
         return Refusal("disk-full", text, "make room where your runtime directory is")
     if said:
         return Refusal("hook-failed", f"a hook failed, and said: {said[-1][:300]}", "card runtime build --force")
-    if "timeout expired" in podman:
-        return Refusal("hook-timeout", f"a hook took longer than hooks.d gives it, and was killed: {podman}")
     text = f"a hook failed and gave no reason; podman said: {podman}"
     return Refusal("hook-failed", text, "a hook of the site's may have failed")
 
 
-def _result(run: RunDirectory) -> list[Refusal]:
+def _result(run: RunDirectory, name: str) -> list[Refusal]:
     try:
-        result: dict[str, Any] = json.loads(run.read("hook.json") or b"{}")
+        result: dict[str, Any] = json.loads(run.read(name) or b"{}")
         return [Refusal.from_json(one) for one in result.get("refusals", ())]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []

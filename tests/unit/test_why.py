@@ -57,8 +57,28 @@ def test_nothing_said(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Non
     assert reasons(run) == ["disk-full"]
 
 
+def test_a_hook_that_was_killed(run: RunDirectory) -> None:
+    """What the keeper's process found when it went on is no reason of its own; any other reason is."""
+    killed = "crun: error executing hook `/bin/sh` (exit code: -1)\ntimeout expired for `/bin/sh`"
+    refused = {"reason": "hook-abandoned", "text": "the runtime gave this hook up", "hint": ""}
+    run.write("hook.json", json.dumps({"refusals": [refused]}).encode())
+    run.write("hook.log", b"SANDBOX REFUSED reason=hook-abandoned the runtime gave this hook up\n")
+    assert reasons(run, killed) == ["hook-timeout"]
+    run.write("hook.json", json.dumps(RESULT).encode())
+    assert reasons(run, killed) == ["nft-load"]
+
+
 def test_podman_remote_under_podmans_name(run: RunDirectory) -> None:
     """What it says of an option that it does not have is no hook's failure."""
     said = "Error: unknown flag: --hooks-dir\nSee 'podman --help'"
     assert reasons(run, said) == []
     assert why.of_podman("image", said).reason == "remote-podman"
+
+
+def test_why_there_is_no_ledger(run: RunDirectory) -> None:
+    """What the poststop hook left is told; without a word of its, or with one that cannot be read, nothing is."""
+    assert why.unread(run) == []
+    run.write("unread.json", b"{")
+    assert why.unread(run) == []
+    run.write("unread.json", json.dumps({"refusals": RESULT["refusals"]}).encode())
+    assert [str(refusal) for refusal in why.unread(run)] == ["SANDBOX REFUSED reason=nft-load no (hint: yes)"]
