@@ -2,6 +2,10 @@
 
 A file that cannot be read, holds no name, lacks a base name or has one bad line refuses the run: there is no form of
 this file that means "allow all". Flags pick from it and never add to it.
+
+What was parsed is not cached: the shipped file is read and judged in 0.16 ms, and a cache found by its digest would
+take 0.3 (0.2 of it to import SHA-256). A file of 1,000 names takes 2.6 ms, and would take 0.7: not worth a second file
+that has to be trusted.
 """
 
 from launcher.egress.names import BadNameError, normalise
