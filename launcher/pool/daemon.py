@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from launcher.pool import attendant, declared, key, wire
+from launcher.pool import attendant, declared, key, peers, wire
 from launcher.pool.declared import Declared
 from oci.refusal import Refused
 
@@ -26,6 +26,10 @@ _MOST_SECONDS = 60.0
 _HEAR_SECONDS = 1.0
 _JUDGE_SECONDS = 1.0
 _LAST_FD = (1 << 31) - 1
+
+
+def _unexpected(error: Exception) -> dict[str, str]:
+    return {"reason": "pool-failed", "text": f"{type(error).__name__}: {error}", "hint": ""}
 
 
 class _Card:
@@ -57,6 +61,8 @@ class Pool:
         self._failures = 0
         self._judged = 0.0
         self._said: list[dict[str, str]] = []
+        self._trouble = ""
+        self._doubted: list[_Card] = []
         self._given = 0
         self._stopping: socket.socket | None = None
 
@@ -90,17 +96,26 @@ class Pool:
         """Return how many milliseconds to wait for somebody: until a card may be started, or an ended one is gone."""
         if self._ending or self._taken:
             return 100
-        missing = len(self._cards) < self._size
+        missing = len(self._cards) < self._size and self._starting() < _AT_ONCE
         return max(0, int((self._next - time.monotonic()) * 1000) + 1) if missing else 60_000
 
     # Cards.
 
     def _fill(self) -> None:
-        starting = sum(card.state == STARTING for card in self._cards)
-        if len(self._cards) >= self._size or starting >= _AT_ONCE or time.monotonic() < self._next:
+        if len(self._cards) >= self._size or self._starting() >= _AT_ONCE or time.monotonic() < self._next:
             return
         if declared.changed(self._code):
             self._renew()
+        try:
+            self._start()
+        except OSError as error:
+            self._failed([_unexpected(error)])
+
+    def _starting(self) -> int:
+        return sum(card.state == STARTING for card in self._cards)
+
+    def _start(self) -> None:
+        """Fork an attendant; raises OSError when there can be none now."""
         ours, theirs = wire.pair()
         pid = os.fork()
         if pid == 0:
@@ -119,11 +134,15 @@ class Pool:
             self._failures = 0
             self._said = []
             return
-        self._said = said.get("failed", self._said)
         if card.state == STARTING:
-            self._failures += 1
-            self._next = time.monotonic() + min(_MOST_SECONDS, 2.0**self._failures)
+            self._failed(said.get("failed", self._said))
         self._forget(card)
+
+    def _failed(self, refusals: list[dict[str, str]]) -> None:
+        """Note that a card could not be made, and wait longer each time."""
+        self._said = refusals
+        self._failures += 1
+        self._next = time.monotonic() + min(_MOST_SECONDS, 2.0**self._failures)
 
     def _forget(self, card: _Card) -> None:
         """Let go of a card: nobody took it, so it ends."""
@@ -151,26 +170,40 @@ class Pool:
     # Those who come.
 
     def _meet(self) -> None:
-        """Serve one connection: it says one thing, and at once."""
-        connection = self._listener.accept()[0]
-        connection.settimeout(_HEAR_SECONDS)
-        got = wire.receive(connection) if wire.peer(connection)[1] == os.getuid() else None
-        descriptors = [] if got is None else got[1]
+        """Serve one connection: it says one thing, and at once. What is wrong with one is no other's matter."""
         try:
-            order = wire.look(got[0]) if got is not None else {}
-            if order.get("order") == "take" and got is not None:
-                why = self._take(connection, order["key"], got[0])
-                if why:
-                    self._answer(connection, cold=why)
-            elif order.get("order") == "status":
-                self._answer(connection, **self.status())
-            elif order.get("order") == "stop":
-                self._stopping = connection
-        except (ValueError, KeyError):
-            pass  # not one of ours; it hears the connection end
-        finally:
-            for fd in descriptors:
-                os.close(fd)
+            connection = self._listener.accept()[0]
+        except OSError as error:
+            self._trouble = f"nobody can connect: {error}"
+            time.sleep(_BREATH_SECONDS)  # no descriptor is free: it would be asked again at once
+            return
+        try:
+            self._serve(connection)
+        except Exception as error:  # noqa: BLE001 - one odd message does not end a pool; the status tells of it
+            self._trouble = f"a message was not understood: {type(error).__name__}: {error}"
+            self._answer(connection, cold=self._trouble)
+
+    def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(_HEAR_SECONDS)
+        why = peers.foreign(connection)
+        data, descriptors = wire.receive(connection) or (b"{}", [])
+        for fd in descriptors:
+            os.close(fd)
+        if why:
+            self._trouble = f"somebody was not heard: {why}"
+            self._answer(connection, cold=why)
+            return
+        order = wire.look(data)
+        if order.get("order") == "take":
+            why = self._take(connection, order["key"], data)
+            if why:
+                self._answer(connection, cold=why)
+            connection.close()  # whoever was not served starts cold now, whatever there is to think about
+            self._doubt()
+        elif order.get("order") == "status":
+            self._answer(connection, **self.status())
+        elif order.get("order") == "stop":
+            self._stopping = connection
 
     def _answer(self, connection: socket.socket, **content: Any) -> None:
         try:
@@ -196,8 +229,9 @@ class Pool:
             return "no warm card is ready"
         if not fresh:
             return f"the bench changed: {next(iter(stale.values()))}"
-        self._doubt(fresh)
-        return f"the pool's card differs: {key.differs(fresh[0].key, wanted)}"
+        why = f"the pool's card differs: {key.differs(fresh[0].key, wanted)}"
+        self._doubted = fresh
+        return why
 
     def _give(self, card: _Card, connection: socket.socket, data: bytes) -> bool:
         """Hand connection and message to the attendant; whether it took them or not, the card is the pool's no more."""
@@ -213,17 +247,20 @@ class Pool:
         self._given += 1
         return True
 
-    def _doubt(self, cards: list[_Card]) -> None:
+    def _doubt(self) -> None:
         """End the cards that would not be made as they are any more: the declaration means another card by now."""
-        if time.monotonic() < self._judged + _JUDGE_SECONDS:
+        doubted, self._doubted = self._doubted, []
+        if not doubted or time.monotonic() < self._judged + _JUDGE_SECONDS:
             return
-        self._judged = time.monotonic()
+        now: dict[str, list[str]] = {}
         try:
             now = self._declared.judge().key
         except Refused as error:
             self._said = wire.refusals(error)
-            now = {}
-        self._drop([card for card in cards if card.key != now])
+        except Exception as error:  # noqa: BLE001 - a podman that hangs, say: the next card is judged anew
+            self._said = [_unexpected(error)]
+        self._judged = time.monotonic()
+        self._drop([card for card in doubted if card.key != now])
 
     def status(self) -> dict[str, Any]:
         """Return how the pool is, for people and programs."""
@@ -231,11 +268,12 @@ class Pool:
             "pid": os.getpid(),
             "size": self._size,
             "ready": [card.run for card in self._cards if card.state == READY],
-            "starting": sum(card.state == STARTING for card in self._cards),
+            "starting": self._starting(),
             "given": self._given,
             "failures": self._failures,
             "retry_seconds": max(0.0, round(self._next - time.monotonic(), 1)) if self._failures else 0.0,
             "refusals": self._said,
+            "trouble": self._trouble,
             "image": self._declared.image,
         }
 

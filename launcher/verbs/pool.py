@@ -74,6 +74,8 @@ def status(*, as_json: AsJson = False) -> None:
     rows = [("ready", f"{len(found['ready'])} of {found['size']}"), ("starting", found["starting"])]
     rows += [("given", found["given"]), ("image", found["image"]), ("pid", found["pid"])]
     sys.stdout.writelines(f"{name:9} {value}\n" for name, value in rows)
+    if found["trouble"]:
+        sys.stdout.write(f"trouble   {found['trouble']}\n")
     if found["refusals"]:
         sys.stdout.write(f"failing   {found['failures']} times, next try in {found['retry_seconds']:g} s\n")
         output.refusals(wire.refused(found["refusals"]).refusals)
@@ -103,7 +105,10 @@ def ask(order: str, *, seconds: float = 5) -> dict[str, Any] | None:
         except OSError as error:
             text = f"there is a pool, and it does not answer: {error}"
             raise Refused([Refusal("pool-silent", text, "it may be busy: try again, or end its process")]) from None
-    return wire.look(said) if said else None
+    found = wire.look(said) if said else None
+    if found is not None and "cold" in found:
+        raise Refused([Refusal("pool-silent", f"the pool does not answer: {found['cold']}")])
+    return found
 
 
 class _Seat:
