@@ -2,16 +2,54 @@
 
 podman's client returns the worker's status, but 125 to 127 may be its own (podman-run(1) "Exit Status"), 128 and up a
 signal's, and a client that was killed returns nothing of the worker's. The rule: what the container recorded is the
-truth; where there is no record, that is said. The container, and what it held, are gone afterwards.
+truth; where there is no record, that is said. The container, and what it held, are gone afterwards. Asking podman takes
+a tenth of a second, so any other status is only held against podman's log of events, where that is a file: conmon's
+file of the status is gone by the time that podman has ended.
 """
+
+import os
 
 from hooks import rundir
 from launcher.life import undo
 from launcher.life.containers import Containers, Unknown
 from launcher.run import output
 from launcher.run.directory import RunDirectory
+from oci import strictjson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _PODMANS_OWN = range(125, 128)
+# podman-events(1), below the directory that holds podman's runtime files and ours; and how much of its end is read.
+_EVENTS = "libpod/tmp/events/events.log"
+_TAIL = 64 << 10
+
+
+def differs(run: RunDirectory, container: str, status: int) -> bool:
+    """Return whether podman's log of events has another status for a container, by its id.
+
+    False as well where there is no such record that we can read.
+    """
+    base = os.path.dirname(os.path.dirname(run.path))
+    try:
+        with open(f"{base}/{_EVENTS}", "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return False  # podman keeps its events in the journal, or none
+    own = [line for line in lines if container.encode() in line and b'"died"' in line]
+    return any(_code(line) not in (None, status) for line in own)
+
+
+def _code(line: bytes) -> int | None:
+    """Return the exit code that one event tells, None for none: a 0 is left out by podman 4."""
+    try:
+        event: Any = strictjson.parse(line)
+        code = event["ContainerExitCode"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return code if isinstance(code, int) and code >= 0 else None
 
 
 def settle(run: RunDirectory, containers: Containers, *, client: int, killed: int) -> int:

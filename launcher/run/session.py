@@ -84,7 +84,7 @@ class Session:
         measured = measured.replace(
             ledger=self._ledger(), exit_status=status, times_ms=self._times, signalled=self._podman.signalled
         )
-        if self._podman.signalled or measured.ledger is None or status >= _PODMANS_OWN:
+        if self._podman.signalled or measured.ledger is None or self._doubtful(measured, status):
             status = self._settle(status)
             measured = measured.replace(ledger=self._ledger(), exit_status=status)
         measured = measured.replace(oom=ending.memory(self._run, status), timed_out=self._podman.expired)
@@ -94,6 +94,12 @@ class Session:
             measured = measured.replace(unread=tuple(why.unread(self._run)))
         account(plan, measured, self._record, quiet=quiet, receipt=receipt)
         return status
+
+    def _doubtful(self, measured: Measured, status: int) -> bool:
+        """Return whether a status may not be the worker's."""
+        if status >= _PODMANS_OWN:
+            return True
+        return not self._podman.expired and ending.differs(self._run, measured.hook["facts"]["container"], status)
 
     def _await(self, timeout: float | None) -> int:
         """Return the worker's status; past its time it is asked to end, then made to, and 124 is its status."""

@@ -30,7 +30,7 @@ def test_the_workers_own_status(status: int) -> None:
     assert "podman" not in done.err
 
 
-@pytest.mark.parametrize("status", [125, 126, 127, 137])
+@pytest.mark.parametrize("status", [0, 3, 125, 126, 127, 137])
 def test_a_client_that_says_something_else(tmp_path: Path, status: int) -> None:
     """The container recorded 7: that is the status, in the receipt too, and a line says what podman's client said."""
     environment = stand_in(tmp_path, LIES.format(status=status))
