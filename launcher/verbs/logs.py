@@ -8,7 +8,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from launcher.life import kept, runs
-from launcher.life.runs import Ended
+from launcher.life.runs import Ended, Run
 from launcher.verbs import named
 from oci.refusal import Refusal, Refused
 
@@ -29,23 +29,27 @@ def logs(
     (found,) = named.any_of([run])
     entries = _Entries(kept.log_path(run), run)
     if not entries.there:
-        if isinstance(found, Ended) or not (found.record and found.record.detached):
-            text = f"{run} was not started with --detach: its output went to who started it"
-        else:
-            text = f"{run} has no output yet"
-        raise Refused([Refusal("no-log", text)])
+        raise Refused([Refusal("no-log", _why_none(found))])
     over, printer = isinstance(found, Ended), _Printer(timestamps=timestamps)
     try:
         printer.write(entries.lines(tail))
         while follow and not over:
             # Asked before what is left is read, so that nothing falls between.
-            over = not isinstance(runs.find(run), runs.Run)
+            over = not isinstance(runs.find(run), Run)
             if not printer.write(entries.lines(None)) and not over:
                 time.sleep(_STEP)
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
         os._exit(0)  # who read it has had enough; nothing is left to flush
+
+
+def _why_none(run: Run | Ended) -> str:
+    if isinstance(run, Ended):
+        detached, none = (run.receipt() or {"detached": True})["detached"], "'s output is not there any more"
+    else:
+        detached, none = run.record is None or run.record.detached, " has no output yet"
+    return f"{run.run}{none if detached else ' was not started with --detach: its output went to who started it'}"
 
 
 class _Entries:

@@ -4,6 +4,7 @@ The rule: a run is named whole. A word that names none is refused with those tha
 """
 
 import difflib
+from collections.abc import Iterable
 
 from launcher.life import runs
 from launcher.life.runs import Ended, Run
@@ -34,9 +35,24 @@ def running(word: str) -> Run:
     """Return the run of that id, whose worker runs and whose launcher answers for it; raises Refused."""
     (run,) = living([word])
     if run.state != runs.RUNNING:
-        hint = "card gc" if run.state == runs.ORPHANED else ""
-        raise Refused([Refusal("not-running", f"{word} is {run.state}", hint)])
+        raise Refused([_not_running(run)])
     return run
+
+
+def refuse(found: Iterable[Run | Ended], states: tuple[str, ...]) -> None:
+    """Raise Refused (`not-running`) with each run that is in one of these states."""
+    wrong = [_not_running(one) for one in found if isinstance(one, Run) and one.state in states]
+    if wrong:
+        raise Refused(wrong)
+
+
+def _not_running(run: Run) -> Refusal:
+    hints = {
+        runs.ORPHANED: "card gc",
+        runs.PREPARED: "podman starts it, and nobody has",
+        runs.UNATTENDED: f"podman started it and answers for it, as card-{run.run}",
+    }
+    return Refusal("not-running", f"{run.run} is {run.state}", hints.get(run.state, ""))
 
 
 def _no_such_run(word: str, names: list[str]) -> Refusal:
@@ -46,8 +62,8 @@ def _no_such_run(word: str, names: list[str]) -> Refusal:
 
 
 def known() -> list[str]:
-    """Return every run id, the living first."""
-    return [one.run for one in runs.living()] + [one.run for one in runs.ended()]
+    """Return every run id once, the living first."""
+    return list(dict.fromkeys([one.run for one in runs.living()] + [one.run for one in runs.ended()]))
 
 
 def complete_any(incomplete: str) -> list[str]:

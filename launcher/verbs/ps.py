@@ -38,7 +38,7 @@ def ps(
 
     def text() -> str:
         if quiet:
-            return "".join(f"{one.run}\n" for one in _chosen(every=every, last=last) if not _warm(one))
+            return "".join(f"{one.run}\n" for one in chosen(every=every, last=last) if not _warm(one))
         return _listed(every=every, last=last, as_json=as_json)
 
     if not watch:
@@ -52,10 +52,16 @@ def ps(
             time.sleep(_EVERY_SECONDS)
 
 
-def _chosen(*, every: bool, last: int) -> list[Run | Ended]:
-    """Return the runs to list, the newest first."""
-    over = runs.ended()
-    return [*reversed(runs.living()), *(over if every else over[:last])]
+def chosen(*, every: bool, last: int) -> list[Run | Ended]:
+    """Return the runs to list, the newest first, each once.
+
+    The living are read first: one that ends meanwhile is seen as living, then as ended, and is told as the former.
+    """
+    alive = runs.living()
+    began = {one.run: one.record.started if one.record else 0.0 for one in alive}
+    # A receipt from before a living run began is that of an earlier run of its id.
+    over = [one for one in runs.ended() if one.run not in began or one.kept < began[one.run]]
+    return [*reversed(alive), *(over if every else over[:last])]
 
 
 def _warm(one: Run | Ended) -> bool:
@@ -64,11 +70,11 @@ def _warm(one: Run | Ended) -> bool:
 
 
 def _listed(*, every: bool, last: int, as_json: bool) -> str:
-    chosen = _chosen(every=every, last=last)
-    alive = [one for one in chosen if isinstance(one, Run)]
+    listed = chosen(every=every, last=last)
+    alive = [one for one in listed if isinstance(one, Run)]
     ledgers, states = _ledgers(alive), _states(alive)
     rows = [_living(one, ledgers.get(one.run), states) for one in alive]
-    rows += [row for one in chosen if isinstance(one, Ended) and (row := _ended(one))]
+    rows += [row for one in listed if isinstance(one, Ended) and (row := _ended(one))]
     if as_json:
         return "".join(json.dumps(row) + "\n" for row in rows)
     return human.table([_HEAD, *map(_cells, rows)])

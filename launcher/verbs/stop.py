@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from launcher.life import identity, runs
+from launcher.life import runs
 from launcher.life.runs import Ended, Run
 from launcher.run import output
 from launcher.verbs import ending, named
+from oci.refusal import Refusal, Refused
 
-_SIGTERM = 15
+# What does not run: nobody has started it, or it is the pool's own.
+_IDLE = (runs.PREPARED, runs.WARM)
 # From the container's end until its launcher has accounted for the run and let go of everything.
 _ACCOUNT_SECONDS = 15
 
@@ -32,52 +34,73 @@ def stop(
     """
     if not run and not every:
         raise typer.BadParameter("name a run, or --all")
-    found = [*named.any_of(run or []), *(runs.living() if every else ())]
-    found = [one for one in found if not (isinstance(one, Run) and one.state == runs.WARM)]  # the pool's own
-    chosen = [one for one in found if isinstance(one, Run)]
+    asked_for = named.any_of(run or [])
+    named.refuse(asked_for, _IDLE)
+    found = {one.run: one for one in (*asked_for, *(runs.living() if every else ()))}.values()
     for one in found:
         if isinstance(one, Ended):
             sys.stdout.write(f"{one.run}\n")  # what was asked for is so
-    chosen, podmans = _answered_for(chosen)
-    asked = time.monotonic()
-    for one in chosen:
-        if one.record is not None and one.record.launcher is not None:
-            identity.send(one.record.launcher, _SIGTERM)
+    living = [ending.recorded(one) for one in found if isinstance(one, Run) and one.state not in _IDLE]
+    podmans = [one.run for one in living if one.state == runs.UNATTENDED]
     for name in podmans:
         output.say(f"NOTE {name} was started by podman, which ends it: podman stop card-{name}")
-    left = [one.run for one in chosen if not _ended(one, asked, seconds)]
-    for name in left:
-        output.say(f"NOTE {name} could not be ended: card gc")
-    raise typer.Exit(1 if left or podmans else 0)
+    over, refusals = _ended([one for one in living if one.run not in podmans], seconds)
+    if refusals:
+        raise Refused(refusals)
+    raise typer.Exit(0 if over and not podmans else 1)
 
 
-def _answered_for(chosen: list[Run]) -> tuple[list[Run], list[str]]:
-    """Return the runs without those that were prepared, and the ids of the prepared ones that run."""
-    prepared = [one for one in chosen if one.record is not None and one.record.launcher is None]
-    return [one for one in chosen if one not in prepared], [one.run for one in prepared if one.state == runs.UNATTENDED]
+def _ended(chosen: list[Run], seconds: float | None) -> tuple[bool, list[Refusal]]:
+    """Ask all to end, then see to it one by one; return whether all have, and what was refused for some of them."""
+    refusals: list[Refusal] = []
+    over = True
+    asked = time.monotonic()
+    for one in chosen:
+        ending.ask(one)
+    for one in chosen:
+        try:
+            left = _left(one, asked, seconds)
+        except Refused as error:
+            refusals += [Refusal(no.reason, f"{one.run}: {no.text}", no.hint) for no in error.refusals]
+            continue
+        if left:
+            over = False
+            output.say(f"NOTE {one.run} could not be ended ({'; '.join(left)}): card gc")
+        else:
+            sys.stdout.write(f"{one.run}\n")
+            sys.stdout.flush()
+    return over, refusals
 
 
-def _ended(one: Run, asked: float, seconds: float | None) -> bool:
-    """Wait for a card's end, kill it when its time is over, and print its id once it is gone."""
+def _left(one: Run, asked: float, seconds: float | None) -> list[str]:
+    """Wait for a card's end, kill it when its time is over, and return what is left of it in words: empty when gone.
+
+    Raises Refused when podman is needed for that and cannot be asked.
+    """
     patience = seconds if seconds is not None else one.record.stop_timeout if one.record else 0
     over = ending.gone(one, seconds=asked + patience - time.monotonic())
-    if not over and seconds is not None:
-        _kill(one)
-    over = over or ending.gone(one, seconds=_ACCOUNT_SECONDS)
     if not over and seconds is None:
-        _kill(one)  # its launcher should have, and cannot
-        over = ending.gone(one, seconds=_ACCOUNT_SECONDS)
-    if over:
-        sys.stdout.write(f"{one.run}\n")
-        sys.stdout.flush()
-    return over
+        over = ending.gone(one, seconds=_ACCOUNT_SECONDS)  # its launcher kills it now
+    if not over:
+        refused = _kill(one)
+        if not ending.gone(one, seconds=_ACCOUNT_SECONDS):
+            if refused is not None:
+                raise refused
+            return ["its card-run does not end"]
+    left = ending.cleared(one, seconds=_ACCOUNT_SECONDS)
+    return ["it is being cleaned up still"] if left is None else left
 
 
-def _kill(one: Run) -> None:
+def _kill(one: Run) -> Refused | None:
+    """Kill a card; return why podman did not, which may not matter: the card may have ended by itself meanwhile."""
     container = one.container  # read anew each time: the directory may go while we look
     if container is None:
-        return
+        return None
     from launcher import service  # 150 ms to import, which a card that ends when asked does not pay
 
-    with service.connected() as podman:
-        podman.kill(container)
+    try:
+        with service.connected() as podman:
+            podman.kill(container)
+    except Refused as error:
+        return error
+    return None

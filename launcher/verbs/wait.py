@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from launcher.life import runs
 from launcher.run import output
 from launcher.verbs import ending, named
 
@@ -16,8 +17,10 @@ def wait(
 
     Example: card wait $run && echo fine
     """
+    found = named.any_of(run)
+    named.refuse(found, (runs.PREPARED, runs.UNATTENDED, runs.WARM))
     code = 0
-    for one in named.any_of(run):
+    for one in found:
         end = ending.of(one)
         if end.status is None:
             output.say(f"NOTE {end.run} was {end.how}: the worker's status is not known")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket as socketlib
 import subprocess
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.bench.cards import Run, card, run
-from tests.bench.test_terminal import CTRL_C, jobs, program
+from launcher import service
+from tests.bench.cards import IMAGE, Run, card, run
+from tests.bench.lives import children, name_of, send
+from tests.bench.test_terminal import CTRL_C, CTRL_Z, jobs, program
 
 KEPT = Path.home() / ".local/state/card-run/runs"
 HOLD = "echo up; exec sleep 300"
@@ -247,6 +250,67 @@ def test_stop_heeds_the_cards_own_time_and_unfreezes() -> None:
     assert run(["podman", "pause", "card-frozen"]).status == 0
     assert verb("stop", deaf, frozen).status == 0
     assert verb("wait", deaf, frozen).out == "137\n7\n"
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_stop_ends_a_card_that_was_suspended() -> None:
+    """A card that Ctrl-Z stopped as a shell's job hears the signal, and its worker ends as it likes."""
+    with jobs() as shell:
+        shell.type("card-run -q --run job -- sh -c 'trap \"exit 7\" TERM; echo up; sleep 300 & wait'\r")
+        shell.until("up\r\n")
+        shell.type(CTRL_Z)
+        assert "Stopped" in shell.until("ready> ")
+        done = verb("stop", "--time", "20", "job")
+        assert (done.status, done.out, done.err) == (0, "job\n", "")
+        assert verb("wait", "job").out == "7\n"
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_stop_undoes_what_nobody_answers_for() -> None:
+    """Its card-run and its keeper are gone: once its id is printed, nothing of the card is left."""
+    name = detached("--", "sh", "-c", HOLD)
+    both = [launcher(name), *(pid for pid in children(launcher(name)) if name_of(pid) == "card-keeper")]
+    assert len(both) == 2
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        send(both, number)
+    assert json.loads(verb("show", "--json", name).out)["state"] == "orphaned"
+    done = verb("stop", name)
+    assert (done.status, done.out, directory(name).exists()) == (0, f"{name}\n", False)
+    assert json.loads(verb("show", "--json", name).out)["how"] == "abandoned"
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_stop_goes_on_when_podman_says_no(tmp_path: Path) -> None:
+    """Podman's service does not start, so a card that does not listen lives on, by name; the others are ended."""
+    (tmp_path / "podman").write_text(
+        f"#!/bin/sh\ncase $* in *'system service'*) echo Error: no room >&2; exit 125;; esac\n"
+        f'exec {shutil.which("podman")} "$@"\n'
+    )
+    (tmp_path / "podman").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    deaf, polite = detached("--stop-timeout", "300", "--", "sh", "-c", DEAF), detached("--", "sh", "-c", HOLD)
+    for name in (deaf, polite):
+        until("up", name)
+    assert "podman's service did not start: no room" in verb("ps", env=environment).err
+    done = verb("stop", "--time", "1", deaf, polite, env=environment)
+    assert (done.status, done.out, done.reasons) == (2, f"{polite}\n", ["no-podman-service"])
+    assert f"{deaf}: podman's service did not start" in done.err
+    assert verb("stop", "--time", "0", deaf).out == f"{deaf}\n"
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_what_podman_says_of_a_container_that_is_over() -> None:
+    """Killing one that has ended, or is not there, is no failure; a running one is killed."""
+    names = {"over": "true", "runs": "sleep 300"}
+    try:
+        for name, command in names.items():
+            words = ["--detach", f"--name={name}", "--network=none", "--pull=never", IMAGE, *command.split()]
+            assert run(["podman", "run", *words]).status == 0
+        run(["podman", "wait", "over"])
+        with service.connected() as podman:
+            assert [podman.kill(name) for name in ("runs", "over", "nobody")] == [True, False, False]
+    finally:
+        run(["podman", "rm", "--force", "--time=0", *names])
 
 
 DENIED = """
