@@ -14,10 +14,11 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from launcher.launch import Launch
-from launcher.pool import wire
-from launcher.pool.declared import Declared
+from launcher.pool import fits, wire
+from launcher.pool.declared import Card, Declared
 from launcher.pool.hand import Hand
-from launcher.pool.slot import Slot, Stale
+from launcher.pool.slot import Slot
+from launcher.pool.stale import Stale
 from launcher.run import directory, events, output, perform, spawn
 from launcher.run.perform import Started
 from oci.refusal import EXIT_REFUSED, Refused
@@ -73,7 +74,7 @@ def _attend(pool: "_socket.socket", declared: Declared) -> None:
         if taker is None:
             slot.end()
         else:
-            _serve(slot, begun, *taker)
+            _serve(slot, begun, card, *taker)
             slot.gone()
     finally:
         perform.remove(run)
@@ -141,19 +142,16 @@ class _Taker:
         self.tell(**content)
 
 
-def _serve(slot: Slot, begun: Started, data: bytes, descriptors: list[int]) -> None:
+def _serve(slot: Slot, begun: Started, card: Card, data: bytes, descriptors: list[int]) -> None:
     """Carry the taker's run through and tell it the status; a card that does not fit any more is told as `cold`."""
-    taker = _Taker(data, descriptors)
-    launch: Launch = taker.asked["launch"]
     try:
-        slot.take(
-            launch,
-            perform.record_of(launch),
-            started=taker.asked["started"],
-            released=lambda: taker.tell(released=True),
-        )
-    except Stale as error:
-        taker.leave(cold=str(error))
+        taker = _Taker(data, descriptors)
+        why = _take(taker, slot, card)
+    except BaseException:
+        slot.end()
+        raise
+    if why:
+        taker.leave(cold=why)
         slot.end()
         return
     lifeline = begun.lifeline.hand_over()
@@ -174,6 +172,22 @@ def _serve(slot: Slot, begun: Started, data: bytes, descriptors: list[int]) -> N
             output.refusals(error.refusals)
         status = EXIT_REFUSED
     taker.leave(status=status)
+
+
+def _take(taker: _Taker, slot: Slot, card: Card) -> str:
+    """Have the card become the taker's run; return why it cannot, or ""."""
+    launch: Launch = taker.asked["launch"]
+    try:
+        fits.look(launch, card, policy_path=taker.asked["policy"])
+        slot.take(
+            launch,
+            perform.record_of(launch),
+            started=taker.asked["started"],
+            released=lambda: taker.tell(released=True),
+        )
+    except (Stale, Refused) as error:
+        return str(error)
+    return ""
 
 
 def _listen(connection: "_socket.socket", slot: Slot) -> None:

@@ -48,6 +48,7 @@ def run(  # noqa: PLR0913 - what a run is made of
         "order": "take",
         "key": key.of(launch, built, podman=program, hooks_dirs=site.hooks_dirs()),
         "launch": launch,
+        "policy": os.path.abspath(launch.policy_path),
         "quiet": quiet,
         "started": started,
         "receipt": receipt is not None,

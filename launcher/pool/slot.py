@@ -16,13 +16,10 @@ from launcher.life.record import Record
 from launcher.pool import hand
 from launcher.pool.exits import Exit
 from launcher.pool.hand import Hand
+from launcher.pool.stale import Stale
 from launcher.run.directory import RECORD, WARM_CARD
 from launcher.run.session import Session, refusals_of
 from oci.refusal import Refusal, Refused
-
-
-class Stale(Exception):
-    """The bench is not any more what it was when the card was made: the run starts cold, and this card ends."""
 
 
 class Pipes:
