@@ -60,6 +60,7 @@ def complete(
         "egress": egress.to_json(),
         "bundle": bundle,
         "start": launch.bounds.profile.command if launch.bounds else "allow",
+        "granted": bool(launch.asked.opened and launch.asked.opened.grants),
         # For `card exec`: what it starts has the worker's own, and must be held to them.
         "home": dict(launch.env)["HOME"],
         "limits": launch.limits.expected(),

@@ -5,7 +5,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from hooks import rundir
 from launcher import environment, launch
+from launcher.life.runs import Run
 from launcher.request import Request
 from launcher.run import output
 from launcher.run.perform import find_podman
@@ -75,12 +77,20 @@ def _enter(run: str, asked: Request) -> int:
     from launcher.run import entry  # plan and receipt, which a wrong command line does not pay for
 
     known = entry.card(found)
-    if known.start != "allow":
-        text = f"{run}'s access profile gates commands, and its grant was for its own"
-        raise Refused([Refusal("required", text, "start a card with a grant for this command")])
+    _refuse_granted(found, known.start)
     variables, notes, refusals = environment.decide(home=known.home, asked=asked.env, files=(), host=False)
     if refusals:
         raise Refused(refusals)
     for note in notes:
         output.say(f"NOTE {note}")
     return entry.enter(found, known, asked, env=variables, podman=find_podman())
+
+
+def _refuse_granted(run: Run, start: str) -> None:
+    """Raise Refused (`required`) for a card in which a grant opened anything: it is bound to the command it was for."""
+    text = f"{run.run} runs with a grant, which opens what it opens for its own command alone"
+    if start != "allow":
+        text = f"{run.run}'s access profile gates commands, and its grant was for its own"
+    elif (run.read(rundir.PLAN) or {}).get("granted") is False:
+        return
+    raise Refused([Refusal("required", text, "start a card with a grant for this command")])

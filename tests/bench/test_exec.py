@@ -361,6 +361,29 @@ def test_what_cannot_be_entered(held: str) -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
+def test_a_card_that_a_grant_opened_something_for(workspace: Path, tmp_path: Path) -> None:
+    """Its grant is for the worker's command: no other gets at what it opened. The control is the card without one."""
+    profile = tmp_path / "card.toml"
+    levels = "workspace_read = 'allow'\nworkspace_write = 'gated'\ncommand = 'allow'\n"
+    profile.write_text(f"[access]\nworkspace = {json.dumps(str(workspace))}\n{levels}")
+    (workspace / "file").touch()
+    words = ["--card", str(profile), "--run", "granted"]
+    target = ["--class", "filesystem.path.write.v1", "--target", str(workspace / "file")]
+    token = run(["card", "grant", "issue", *target, *words, "--", "sh", "-c", HOLD]).out.strip()
+    for grant, status, reasons in (
+        (["--grant", token], 125, ["required"]),
+        ([], 2, []),
+    ):  # dash, of a file that is read-only
+        with background("card-run", "-q", *words, *grant, "--", "sh", "-c", HOLD) as worker:
+            assert said(worker) == "up"
+            done = enter("granted", "sh", "-c", "echo more >>file")
+            assert (done.status, done.reasons) == (status, reasons), done.err
+            assert run(["card", "stop", "--time", "0", "granted"]).status == 0
+            worker.wait(timeout=60)
+    assert (workspace / "file").read_text() == ""
+
+
+@pytest.mark.usefixtures("nothing_left")
 def test_a_card_of_the_pools(tmp_path: Path) -> None:
     """What enters a card that was warm is let go on the proof of the run that took it."""
     receipt = tmp_path / "receipt.json"

@@ -1,6 +1,7 @@
 """The verbs of runs, without podman: what they say of runs that no card-run answers for, and how one is stopped."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -17,9 +18,10 @@ from hooks import rundir
 from launcher import service
 from launcher.life import identity, kept, runs
 from launcher.life.record import Record
-from launcher.run import directory
+from launcher.run import directory, entry
 from launcher.run.directory import RELEASED, WARM_CARD
 from launcher.verbs import ending, logs, named, ps, stop, wait
+from launcher.verbs import exec as enter
 from oci.refusal import Refusal, Refused
 
 # A card-run: removes its directory on TERM, and is stopped until somebody lets it go on.
@@ -313,3 +315,29 @@ def test_why_there_is_no_log(detached: bool, text: str) -> None:  # noqa: FBT001
     """A detached run's log that is gone is said to be gone; another's never was."""
     kept.keep("r1", {"detached": detached})
     assert refused(lambda: logs.logs("r1")) == [("no-log", text)]
+
+
+@pytest.mark.parametrize(
+    ("told", "status"), [({"granted": False}, 0), ({"granted": True}, 125), ({}, 125), ({"start": "gated"}, 125)]
+)
+def test_a_run_with_a_grant_takes_no_further_command(
+    told: dict[str, object],
+    status: int,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What a grant opened is for the command that it is bound to; a plan that does not say is no permission."""
+    made("r1", RELEASED)
+    plan = {"nonce": "", "start": "allow", "home": "/card", "limits": {}, "bundle": {"args": ["init", "--", "stage2"]}}
+    (place / "r1" / rundir.PLAN).write_text(json.dumps({**plan, **told}))
+    podman(place, monkeypatch)
+
+    def entered(*_: object, **__: object) -> int:
+        return 0
+
+    monkeypatch.setattr(entry, "enter", entered)
+    with pytest.raises(typer.Exit) as ended:
+        enter.execute("r1", ["true"])
+    said = capsys.readouterr().err
+    assert (ended.value.exit_code, "reason=required" in said) == (status, status != 0)
