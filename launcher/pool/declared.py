@@ -2,7 +2,7 @@
 
 A mark is a file's inode, size and time of change. The rule: whatever of the bench decides about a card and is read once
 and not again when the card is taken has its mark here: our own code as it was loaded, the stores that say which image a
-name means, containers.conf and the site's hook directories.
+name means, storage.conf, containers.conf and its drop-ins, resolv.conf, and the site's hook directories.
 """
 
 import os
@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from launcher import launch, options, runtime
+from launcher.egress.nameservers import RESOLV_CONF
 from launcher.launch import Launch
 from launcher.pool import key
 from launcher.request import Request
@@ -62,8 +63,23 @@ class Declared:
         return Card(launch=judged.replace(names=(), interactive=False), built=built, program=program, key=found)
 
     def marks(self) -> dict[str, str]:
-        """Return the mark of each file of the bench that decides."""
-        return marks_of([*self._images, *_STORAGE, *site.files(), *site.hooks_dirs(), *_hook_files()])
+        """Return the mark of each file of the bench that decides, and of each directory that may get one more."""
+        return marks_of(
+            [*self._images, *storage_files(), *configuration(), *site.hooks_dirs(), *_hook_files(), RESOLV_CONF]
+        )
+
+
+def storage_files() -> list[str]:
+    """Return the files that may say where podman's storage is, there or not (containers-storage.conf(5))."""
+    named = os.environ.get("CONTAINERS_STORAGE_CONF")
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return [*([named] if named else []), f"{config}/containers/storage.conf", *_STORAGE]
+
+
+def configuration() -> list[str]:
+    """Return the files of podman's configuration, and the directories of its drop-ins (containers.conf(5))."""
+    found = list(site.files())
+    return [*found, *(f"{path}.d" for path in found if path.endswith("/containers.conf"))]
 
 
 def code_marks() -> dict[str, str]:

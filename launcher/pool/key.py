@@ -18,7 +18,9 @@ from oci import strictjson
 
 _RUN, _TOKEN, _DIRECTORY = "run", "token", "/run-directory"
 # What podman and its libraries read of the environment (podman(1), containers-storage.conf(5)).
-_NAMES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
+_NAMES = ("HOME", "TMPDIR", *(f"XDG_{name}" for name in ("CACHE_HOME", "CONFIG_HOME", "DATA_HOME", "RUNTIME_DIR")))
+# What card-run itself reads of it: where receipts are kept.
+_OURS = ("XDG_STATE_HOME",)
 _PREFIXES = ("BUILDAH_", "CONTAINER", "PODMAN_", "STORAGE_", "_CONTAINERS_")
 _EXPECTED = "expected"
 _NAMESPACES = ("cgroup", "mnt", "net", "user")
@@ -36,9 +38,11 @@ def of(launch: Launch, built: Runtime, *, podman: str, hooks_dirs: tuple[str, ..
         "kept": [f"{one.path}:{one.device}:{one.inode}:{one.source}" for one in launch.kept],
         "judged": [f"{device}:{inode}:{path}" for device, inode, path in found.judged],
         "mounts": _mounts([*(one.path for one in found.roots), *(one.source for one in launch.kept)]),
+        # pasta and slirp4netns ask whom the bench's resolv.conf named when the card was made.
+        "nameservers": list(launch.nameservers.servers) if launch.dns else [],
         "routes": [f"v4={launch.route4} v6={launch.route6}"],
         "code": [runtime.package_root(), built.digest],
-        "environment": sorted(f"{k}={v}" for k, v in os.environ.items() if k in _NAMES or k.startswith(_PREFIXES)),
+        "environment": sorted(f"{k}={v}" for k, v in os.environ.items() if _counts(k)),
         "namespaces": [os.readlink(f"/proc/self/ns/{name}") for name in _NAMESPACES],
         "process": _process(),
         "user": [f"{os.getuid()}:{os.getgid()}", ",".join(map(str, sorted(os.getgroups())))],
@@ -73,11 +77,28 @@ def _options(one: list[str], other: list[str]) -> list[str]:
     return [word.partition("=")[0] if word.startswith("--") else "image" for word in words] or ["podman"]
 
 
+def _counts(name: str) -> bool:
+    return name in _NAMES or name in _OURS or name.startswith(_PREFIXES)
+
+
 def _process() -> list[str]:
-    """Return what a container inherits of who starts it: limits, processors and niceness (proc_pid_limits(5))."""
+    """Return what a container inherits of who starts it: limits and the like (proc_pid_limits(5), sched(7))."""
     with open("/proc/self/limits", encoding="ascii") as file:
         limits = [" ".join(line.split()) for line in file]
-    return [*limits, f"{sorted(os.sched_getaffinity(0))}", f"nice {os.getpriority(os.PRIO_PROCESS, 0)}"]
+    policy, priority = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+    schedule = f"policy {policy} priority {priority} nice {os.getpriority(os.PRIO_PROCESS, 0)}"
+    with open("/proc/self/oom_score_adj", encoding="ascii") as file:
+        score = f"oom_score_adj {file.read().strip()}"
+    return [*limits, f"{sorted(os.sched_getaffinity(0))}", schedule, score, *_cgroup()]
+
+
+def _cgroup() -> list[str]:
+    """Return the cgroup, where a card is in its starter's: with a systemd of the user's, podman has it make another."""
+    base = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    if os.path.exists(f"{base}/systemd/private"):
+        return []
+    with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+        return [f"cgroup {line.strip()}" for line in file]
 
 
 def _mounts(roots: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,9 @@ def test_a_root_that_was_replaced_is_another(tmp_path: Path) -> None:
     assert key.differs(before, the_key(judged(write=(str(root),)))) == "roots"
 
 
-@pytest.mark.parametrize("name", ["CONTAINERS_STORAGE_CONF", "HOME", "STORAGE_DRIVER", "XDG_DATA_HOME"])
+@pytest.mark.parametrize(
+    "name", ["CONTAINERS_STORAGE_CONF", "HOME", "STORAGE_DRIVER", "XDG_DATA_HOME", "XDG_STATE_HOME"]
+)
 def test_podmans_environment_is_in_the_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another value means another podman; a variable that podman does not read means nothing."""
     before = the_key(judged())
@@ -153,14 +156,47 @@ def test_podmans_environment_is_in_the_key(name: str, monkeypatch: pytest.Monkey
     assert "environment" in key.differs(before, the_key(judged()))
 
 
-def test_what_a_container_inherits_is_in_the_key() -> None:
-    """Another limit and another niceness, in a child, make another card."""
+def test_nameservers_are_in_the_key() -> None:
+    """They are whom a card's questions go to, where it may ask any: then they are fixed when it is made."""
+    here = judged().nameservers.replace(source="/etc/resolv.conf")
+    there = here.replace(servers=("192.0.2.2",))
+    asking, deaf = judged().replace(dns="169.254.1.1"), judged().replace(dns=None)
+    one, other = (the_key(asking.replace(nameservers=servers)) for servers in (here, there))
+    assert key.differs(one, other) == "nameservers"
+    one, other = (the_key(deaf.replace(nameservers=servers)) for servers in (here, there))
+    assert key.differs(one, other) == ""
+
+
+@pytest.mark.parametrize("systemd", [True, False])
+def test_a_cgroup_is_in_the_key_where_a_card_is_in_it(
+    systemd: bool,  # noqa: FBT001 - a parameter
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a systemd of the user's nobody makes another for the card."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    if systemd:
+        (tmp_path / "systemd").mkdir()
+        (tmp_path / "systemd/private").touch()
+    assert any(line.startswith("cgroup ") for line in the_key(judged())["process"]) is not systemd
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+        lambda: os.nice(1),
+        lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)),
+        lambda: Path("/proc/self/oom_score_adj").write_text("900"),
+    ],
+)
+def test_what_a_container_inherits_is_in_the_key(change: Callable[[], object]) -> None:
+    """Another limit, niceness, policy of scheduling or score for want of memory, in a child, make another card."""
     before = the_key(judged())
     pid = os.fork()
     if pid == 0:
         try:
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.nice(1)
+            change()
             os._exit(0 if key.differs(before, the_key(judged())) == "process" else 1)
         finally:
             os._exit(2)
@@ -197,6 +233,20 @@ def test_marks(tmp_path: Path) -> None:
     marks = declared.marks_of([str(stays), str(comes)])
     comes.write_text("")
     assert declared.changed(marks) == str(comes)
+
+
+def test_what_configures_podman_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drop-in more, a storage.conf of the user's and one that is named: each is a change, where there was none."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    named = tmp_path / "named.conf"
+    ours = tmp_path / "containers"
+    (ours / "containers.conf.d").mkdir(parents=True)
+    for path in (ours / "containers.conf.d/new.conf", ours / "containers.conf", ours / "storage.conf", named):
+        monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(named))
+        marks = declared.marks_of([*declared.storage_files(), *declared.configuration()])
+        assert declared.changed(marks) == ""
+        path.write_text("")
+        assert declared.changed(marks) in {str(path), str(path.parent)}
 
 
 # Stage 2's wait.
