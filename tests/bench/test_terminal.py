@@ -184,11 +184,15 @@ def test_job_control(shell: Terminal) -> None:
     assert shell.ask("echo $?") == "131\n"
 
 
+# podman gives the terminal its size while the worker starts: a signal for that may be pending.
 WAIT_FOR_SIZE = """
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
-print("waiting", *os.get_terminal_size(), flush=True)
+before = os.get_terminal_size()
+print("waiting", *before, flush=True)
 signal.sigwait([signal.SIGWINCH])
+while os.get_terminal_size() == before:
+    signal.sigwait([signal.SIGWINCH])
 print("changed", *os.get_terminal_size(), flush=True)
 """
 
