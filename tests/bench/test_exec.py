@@ -370,10 +370,8 @@ def test_a_card_that_a_grant_opened_something_for(workspace: Path, tmp_path: Pat
     words = ["--card", str(profile), "--run", "granted"]
     target = ["--class", "filesystem.path.write.v1", "--target", str(workspace / "file")]
     token = run(["card", "grant", "issue", *target, *words, "--", "sh", "-c", HOLD]).out.strip()
-    for grant, status, reasons in (
-        (["--grant", token], 125, ["required"]),
-        ([], 2, []),
-    ):  # dash, of a file that is read-only
+    read_only = 2  # what dash ends with when it cannot write
+    for grant, status, reasons in ((["--grant", token], 125, ["required"]), ([], read_only, [])):
         with background("card-run", "-q", *words, *grant, "--", "sh", "-c", HOLD) as worker:
             assert said(worker) == "up"
             done = enter("granted", "sh", "-c", "echo more >>file")
