@@ -1,4 +1,4 @@
-"""Many cards: fifty at once and two hundred one after the other, some killed at random: every status right, nothing left.
+"""Many cards: fifty at once and two hundred in sequence, some killed at random: every status right, nothing left.
 
 Each worker looks at what of another run it could see: its table (by the ledger of its own denials), its files, its run.
 The random choices are seeded; what they were is in the assertion's message.
