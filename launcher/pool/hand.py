@@ -8,9 +8,10 @@ only by an identity that the hook recorded, never by a process id alone.
 
 import _socket
 import os
+import signal
 from typing import Any, NoReturn
 
-from hooks import ledger, libnft, netns, nft, rundir, swap
+from hooks import deadline, ledger, libnft, netns, nft, rundir, swap
 from hooks.egress import TABLE_PREFIX
 from launcher.pool import wire
 from oci import annotations
@@ -18,6 +19,7 @@ from oci.refusal import Refusal, Refused
 from oci.state import State
 
 _LAST_FD = (1 << 31) - 1
+_SECONDS = deadline.BUILD_SECONDS + deadline.POSTSTOP_SECONDS  # more than any order takes
 
 
 class Lost(Exception):
@@ -34,6 +36,7 @@ class Hand:
         if pid == 0:
             _serve(theirs)
         theirs.close()
+        self._socket.settimeout(_SECONDS)
         self._pid = pid
 
     def enter(self, state: dict[str, Any]) -> None:
@@ -50,8 +53,9 @@ class Hand:
         return found
 
     def end(self) -> None:
-        """Let the process go and wait for it."""
+        """End the process, whatever it is doing, and wait for it."""
         self._socket.close()
+        os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
 
     def _order(self, order: str, **content: Any) -> dict[str, Any]:
@@ -61,7 +65,9 @@ class Hand:
         except OSError:
             got = None
         if got is None:
-            raise Lost("the process in the card's network is gone")
+            # What it may still do it does not do later: the card is over, or its account is read another way.
+            os.kill(self._pid, signal.SIGKILL)
+            raise Lost("the process in the card's network is gone, or does not answer")
         answer = wire.load(got[0])
         if "refusals" in answer:
             raise wire.refused(answer["refusals"])
