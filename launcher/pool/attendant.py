@@ -179,12 +179,7 @@ def _take(taker: _Taker, slot: Slot, card: Card) -> str:
     launch: Launch = taker.asked["launch"]
     try:
         fits.look(launch, card, policy_path=taker.asked["policy"])
-        slot.take(
-            launch,
-            perform.record_of(launch),
-            started=taker.asked["started"],
-            released=lambda: taker.tell(released=True),
-        )
+        slot.take(launch, perform.record_of(launch), started=taker.asked["started"], tell=taker.tell)
     except (Stale, Refused) as error:
         return str(error)
     return ""

@@ -8,6 +8,7 @@ spawned: `_socket`, `_signal`, `_thread`, `select`, nothing slower.
 
 import _socket
 import _thread
+import fcntl
 import os
 import select
 
@@ -27,6 +28,7 @@ else:
 
 _ASK_SECONDS = 2.0
 _OUT, _ERR = 1, 2
+_CHUNK = 65536
 _GIVEN = 4  # the lifeline, and the worker's output, errors and input
 
 
@@ -103,6 +105,7 @@ class _Held:
         self._waiter.register(connection.fileno(), select.POLLIN)
         self._interactive = interactive
         self._released = False
+        self._heard: list[int] = []
 
     def carry_through(self, descriptors: tuple[int, ...]) -> int:
         """Pass on what the worker says until the attendant says what became of it; raises Cold when nothing did.
@@ -125,8 +128,19 @@ class _Held:
                     return status
 
     def _relay(self, fd: int) -> None:
-        if _pass_on(fd, self._pairs[fd]):
-            return
+        if not _pass_on(fd, self._pairs[fd], _CHUNK):
+            self._over(fd)
+
+    def _finish(self) -> None:
+        """Pass on what the worker had said by its end: another process may have got its streams from it, and stay."""
+        for fd, target in list(self._pairs.items()):
+            left = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+            while left > 0 and select.select([fd], [], [], 0)[0]:
+                passed = _pass_on(fd, target, min(left, _CHUNK))
+                left = left - passed if passed else 0
+            self._over(fd)
+
+    def _over(self, fd: int) -> None:
         self._waiter.unregister(fd)
         os.close(fd)
         del self._pairs[fd]
@@ -142,6 +156,9 @@ class _Held:
         if "released" in said:
             self._released = True
             self._open()
+            return None
+        if "ended" in said:
+            self._finish()
             return None
         if "cold" in said:
             self._give_up()
@@ -163,12 +180,19 @@ class _Held:
             os.close(self._into)
 
     def _give_up(self) -> None:
-        os.close(self._lifeline)
+        """Let go of the card, and be what we were: a signal that came meanwhile is for us, and was for no worker."""
+        for fd in (self._lifeline, *self._pairs, self._into):
+            os.close(fd)
+        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, HEARD)
         for number in HEARD:
             if _signal.getsignal(number) in {self._forward, self._suspend}:
                 _signal.signal(number, _signal.SIG_DFL)
+        for heard in self._heard:
+            os.kill(os.getpid(), heard)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
 
     def _forward(self, number: int, _: object) -> None:
+        self._heard.append(number)
         self._say(signal=number)
 
     def _suspend(self, _number: int, _frame: object) -> None:
@@ -182,14 +206,14 @@ class _Held:
             wire.send(self._connection, wire.dump(content))
 
 
-def _pass_on(source: int, target: int) -> bool:
-    """Pass on what is there; return False at its end, or when nobody takes it any more: the worker then has EPIPE."""
-    data = os.read(source, 65536)
+def _pass_on(source: int, target: int, most: int) -> int:
+    """Pass on what is there and return how much; 0 at its end, or when nobody takes it: the worker then has EPIPE."""
+    data = os.read(source, most)
     try:
         _write_all(target, data)
     except OSError:
-        return False
-    return bool(data)
+        return 0
+    return len(data)
 
 
 def _pour(source: int, target: int) -> None:
@@ -204,7 +228,7 @@ def _read(source: int) -> bytes:
     """Read, though whoever gave us the descriptor may not want to wait (open(2) O_NONBLOCK)."""
     while True:
         try:
-            return os.read(source, 65536)
+            return os.read(source, _CHUNK)
         except BlockingIOError:
             select.select([source], [], [])
 

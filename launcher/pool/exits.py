@@ -9,10 +9,12 @@ import ctypes
 import os
 import select
 
+from hooks import rundir
+
 # sys/inotify.h
 _IN_CLOSE_WRITE, _IN_MOVED_TO = 0x08, 0x80
 _IN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
-_OPTION = b"--exit-dir"
+_OPTION, _BUNDLE = "--exit-dir", "-b"
 # From here on a status may be podman's own (podman-run(1) "Exit Status") or a signal's.
 _SURE = 125
 
@@ -24,7 +26,10 @@ class Exit:
 
     def __init__(self, conmon: int, container: str) -> None:
         """Watch before the worker starts; raises OSError, or ValueError when that process is no conmon."""
-        self._path = f"{_folder(conmon)}/{container}"
+        with open(f"/proc/{conmon}/cmdline", "rb") as file:
+            words = [os.fsdecode(word) for word in file.read().split(b"\0")]
+        self._path = f"{words[words.index(_OPTION) + 1]}/{container}"
+        self._oom = f"{words[words.index(_BUNDLE) + 1]}/{rundir.OOM}"
         self._fd = _checked("inotify_init1", _libc.inotify_init1(_IN_FLAGS))
         folder = os.fsencode(os.path.dirname(self._path))
         _checked("inotify_add_watch", _libc.inotify_add_watch(self._fd, folder, _IN_CLOSE_WRITE | _IN_MOVED_TO))
@@ -42,6 +47,10 @@ class Exit:
                 return None
             os.read(self._fd, 65536)
 
+    def memory_ran_out(self) -> bool:
+        """Return whether conmon says so, which it does before it writes the status."""
+        return os.path.lexists(self._oom)
+
     def _read(self) -> int | None:
         try:
             with open(self._path, "rb") as file:
@@ -49,12 +58,6 @@ class Exit:
         except FileNotFoundError:
             return None
         return int(text) if text.isdigit() else None
-
-
-def _folder(conmon: int) -> str:
-    with open(f"/proc/{conmon}/cmdline", "rb") as file:
-        words = file.read().split(b"\0")
-    return os.fsdecode(words[words.index(_OPTION) + 1])
 
 
 def _checked(call: str, result: int) -> int:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from hooks import rundir
 from launcher.egress import own
 from launcher.launch import Launch
 from launcher.life.record import Record
@@ -40,7 +41,7 @@ class Slot(Session):
     def warm(self, at: Hand) -> None:
         """Bring stage 2 to where it waits, behind a table that denies all; raises Refused, and the card is over."""
         self._at = at
-        self._released: Callable[[], None] | None = None
+        self._tell: Callable[..., None] | None = None
         self._drained = threading.Event()
         try:
             self._warm()
@@ -82,10 +83,10 @@ class Slot(Session):
         """End a card that nobody took."""
         self._abandon()
 
-    def take(self, launch: Launch, record: Record, *, started: float, released: Callable[[], None]) -> None:
+    def take(self, launch: Launch, record: Record, *, started: float, tell: Callable[..., None]) -> None:
         """Become the run of whoever took the card; raises Stale when the card does not fit the bench any more.
 
-        `released` is called when the worker has its leave to go.
+        `tell` is called with `released` when the worker has its leave to go, and with `ended` when all of it is gone.
         """
         if own.addresses() != self._own:
             raise Stale("the bench's addresses changed")
@@ -98,7 +99,8 @@ class Slot(Session):
         self._started = started
         self._times.clear()
         self._mark("taken")
-        self._released = released
+        self._tell = tell
+        self._podman.stop_timeout = launch.limits.stop_timeout
         self._podman.be_patient(patient=False)
 
     def drained(self) -> None:
@@ -106,7 +108,7 @@ class Slot(Session):
         self._drained.set()
 
     def _hand_on(self) -> None:
-        if self._released is None:
+        if self._tell is None:
             super()._hand_on()
             return
         try:
@@ -122,15 +124,19 @@ class Slot(Session):
         """Start the worker; its taker is told before: should we be killed in between, nothing was run, not twice."""
         for fd in self.pipes.worker:
             os.close(fd)
-        if self._released is not None:
-            self._released()
+        if self._tell is not None:
+            self._tell(released=True)
         super()._let_go()
 
     def _wait(self) -> int:
         """Return the status as soon as it is certain; the account waits for the worker's last word to be passed on."""
         status = self._exit.wait(self.client) if self._exit else None
+        if self._exit and self._exit.memory_ran_out():
+            self._run.write(rundir.OOM, b"")  # the poststop hook, which copies the word, is yet to come
         if status is None or self._podman.signalled or self._podman.expired:
             status = self._podman.wait()
+        if self._tell is not None:
+            self._tell(ended=True)
         self._drained.wait()
         return status
 

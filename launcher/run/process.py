@@ -44,7 +44,7 @@ class Podman:
         self._apart = child.apart
         self._container = container
         self._tty = tty
-        self._stop_timeout = stop_timeout
+        self.stop_timeout = stop_timeout
         self._ended = threading.Event()
         self._reaping = threading.Lock()
         self._status: int | None = None
@@ -111,7 +111,7 @@ class Podman:
         """Ask the worker to end (SIGTERM, which podman passes on), and kill its container if that takes too long."""
         self._signal(_signal.SIGTERM)
         self._call("unpause")  # a frozen worker hears nothing, see cgroups(7)
-        _later(self._stop_timeout, self._kill_unless_ended)
+        _later(self.stop_timeout, self._kill_unless_ended)
 
     def _kill_unless_ended(self) -> None:
         if not self._ended.is_set():
@@ -177,7 +177,7 @@ class Podman:
         elif info.si_signo == _signal.SIGHUP and self._tty:
             # The terminal is gone, and podman with it: its client does not pass this one on.
             self.kill("HUP")
-            _later(self._stop_timeout, self._kill_unless_ended)
+            _later(self.stop_timeout, self._kill_unless_ended)
         elif self._apart or info.si_code != _SI_KERNEL:
             self._signal(info.si_signo)
 

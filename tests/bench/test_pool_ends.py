@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pytest
 
 from tests.bench import inside
 from tests.bench.cards import run
-from tests.bench.lives import RUNS, until
-from tests.bench.pools import asked, attendants, cold, full, pool, status, taken
+from tests.bench.lives import RUNS, STORAGE, until
+from tests.bench.pools import Tree, asked, attendants, cold, full, pool, status, taken
 from tests.bench.test_walls import DENIED, PINS
 
 DEAD_RESOLVER = "192.0.2.254"
@@ -168,6 +169,75 @@ def test_a_taker_that_ignores_signals(receipt: Path) -> None:
         assert process.wait(timeout=20) == 143
         process.communicate()
     assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
+
+
+STREAM_GIVEN_AWAY = """
+import os, socket, sys
+place = socket.socket(socket.AF_UNIX)
+place.bind("given")
+place.listen()
+print("up", flush=True)
+other = place.accept()[0]
+print("last" * 1000, flush=True)
+socket.send_fds(other, [b"x"], [1])
+other.recv(1)
+os.unlink("given")
+"""
+
+
+def test_a_stream_that_another_process_keeps(tmp_path: Path, receipt: Path) -> None:
+    """The run is over with its worker, with every byte of it, whoever else has the worker's stream and goes on."""
+    write = ("--write", str(tmp_path))
+    with pool(*write):
+        full()
+        words = ["card-run", "-q", f"--json={receipt}", *write, "--", "python3", "-c", STREAM_GIVEN_AWAY]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        with socket.socket(socket.AF_UNIX) as other:
+            other.connect(str(tmp_path / "given"))
+            kept = socket.recv_fds(other, 1, 1)[1]
+            other.send(b"x")
+            assert process.communicate(timeout=20)[0] == "last" * 1000 + "\n"
+        assert process.returncode == 0
+        for fd in kept:
+            os.close(fd)
+    assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
+
+
+def test_a_signal_before_a_card_turns_out_stale(tmp_path: Path) -> None:
+    """It ends card-run, as it ends one that has not started podman: no cold worker runs after it."""
+    tree, here = Tree(tmp_path), tmp_path / "here"
+    tree.change(
+        "launcher/pool/slot.py",
+        "            self._at.swap()\n",
+        f"            import time; open({str(here)!r}, 'w'); time.sleep(3); raise Stale('slow')\n",
+    )
+    with pool(program=tree.card):
+        words = [*tree.card_run, "-q", "--", "echo", "ran"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        until(here.exists)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (-signal.SIGTERM, "")
+
+
+def test_memory_that_ran_out(receipt: Path) -> None:
+    """What conmon says of it is heard before the hook copies it, and the worker's own status stands."""
+    with pool():
+        full()
+        words = ["card-run", "-qi", f"--json={receipt}", "--", "sh", "-c", "echo up; read line"]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        name = next(one for one in RUNS.iterdir() if (one / "released").exists()).name
+        container = run(["podman", "inspect", "--format={{.Id}}", f"card-{name}"]).out.strip()
+        word = STORAGE / "overlay-containers" / container / "userdata/oom"
+        assert run(["podman", "unshare", "touch", str(word)]).status == 0
+        process.communicate("go\n", timeout=20)
+        told = json.loads(receipt.read_text())
+        assert (process.returncode, told["oom"], told["start"]["kind"]) == (0, True, "warm")
 
 
 def test_output_that_nobody_reads(receipt: Path) -> None:
