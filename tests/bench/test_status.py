@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import card, run
+from tests.bench.cards import card, is_old, run
 from tests.bench.lives import STORAGE, Live, begin, until
 from tests.bench.test_proof import stand_in
 
@@ -54,7 +54,11 @@ def out_of_memory(live: Live) -> None:
 
 @pytest.mark.parametrize("oom", [True, False])
 def test_out_of_memory_is_told_apart_from_kill(workspace: Path, oom: bool) -> None:  # noqa: FBT001 - pytest's way
-    """Both are 137; only the first is said to be for want of memory, on stderr and in the receipt."""
+    """Both are 137; only the first is said to be for want of memory, on stderr and in the receipt.
+
+    Podman 4.3 removes conmon's word of it before the poststop hook runs: there none is told apart, as card-run(1) says.
+    """
+    known = oom and not is_old()
     live = begin("r1", "--net=none", f"--write={workspace}", f"--json={workspace}/r.json", worker=WAITS)
     until((workspace / "running").exists)
     if oom:
@@ -62,9 +66,9 @@ def test_out_of_memory_is_told_apart_from_kill(workspace: Path, oom: bool) -> No
     assert live.signal("worker", signal.SIGKILL)
     status, _, err = live.end()
     told = json.loads((workspace / "r.json").read_text())
-    assert (status, told["exit_status"], told["oom"]) == (137, 137, oom)
-    assert told["how"] == ("out-of-memory" if oom else "exited")
-    assert ("NOTE the worker was killed because the card's memory ran out (OOM)" in err) == oom
+    assert (status, told["exit_status"], told["oom"]) == (137, 137, known)
+    assert told["how"] == ("out-of-memory" if known else "exited")
+    assert ("NOTE the worker was killed because the card's memory ran out (OOM)" in err) == known
 
 
 def test_a_process_beside_the_worker(workspace: Path) -> None:
@@ -75,8 +79,8 @@ def test_a_process_beside_the_worker(workspace: Path) -> None:
     (workspace / "go").touch()
     status, _, err = live.end()
     told = json.loads((workspace / "r.json").read_text())
-    assert (status, told["oom"], told["how"]) == (0, True, "exited")
-    assert "NOTE a process of the card was killed because the card's memory ran out (OOM)" in err
+    assert (status, told["oom"], told["how"]) == (0, not is_old(), "exited")
+    assert ("NOTE a process of the card was killed because the card's memory ran out (OOM)" in err) != is_old()
 
 
 def test_podman_killed_is_said(workspace: Path) -> None:
