@@ -113,6 +113,8 @@ def _record(launch: Launch) -> Record:
         command=launch.command,
         net=launch.net,
         names=launch.names,
+        stop_timeout=launch.limits.stop_timeout,
+        card=launch.asked.card_name,
     )
 
 

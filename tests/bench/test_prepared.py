@@ -196,6 +196,15 @@ def test_its_life_is_told(prepare: Callable[..., Card]) -> None:
     assert not ready.path.exists()
 
 
+def test_a_card_file(prepare: Callable[..., Card], tmp_path: Path) -> None:
+    """A card file's name and its worker's time to end are recorded, for who lists the cards and for who ends them."""
+    (tmp_path / "nightly.toml").write_text('name = "nightly"\ncommand = ["true"]\n[limits]\nstop_timeout = 3\n')
+    name = prepare("--card", f"{tmp_path}/nightly.toml").told["run"]
+    rows = [json.loads(line) for line in run(["card", "ps", "--json"]).out.splitlines()]
+    assert [(row["card"], row["state"]) for row in rows if row["run"] == name] == [("nightly", "prepared")]
+    assert json.loads(run(["card", "show", "--json", name]).out)["stop_timeout"] == 3
+
+
 def test_no_registration(prepare: Callable[..., Card]) -> None:
     """With the hooks not registered stage 2 finds no proof, and starts no worker; the control is with them."""
     hooks("uninstall")
