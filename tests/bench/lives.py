@@ -154,24 +154,32 @@ _PODMANS = (
     "/.cache",
     "-root",
     "/persist/",
+    "/ipam.db",
+    "/containers/overlay/",
 )
 
 
+# Of the runtime directory: the runs, the runtime's state, podman's own, pinned network namespaces, podman's run root.
+_IN_RUNTIME = ("card-run", "crun", "libpod", "netns", "containers")
+_KINDS = ("net", "mnt", "pid", "user", "ipc", "uts", "cgroup")
+
+
 def inventory() -> dict[str, Any]:
-    """Return all that a card could leave: processes, mounts, namespaces, tables, containers, layers, files."""
+    """Return all that a card could leave: processes, mounts, namespaces, tables, containers, layers and files."""
     mountinfo = run(["podman", "unshare", "cat", "/proc/self/mountinfo"]).out + Path("/proc/self/mountinfo").read_text()
     points = [line.split(" ")[4] for line in mountinfo.splitlines()]
     listed = run(["podman", "ps", "--all", "--external", "--format={{.ID}} {{.Names}} {{.Status}}"]).out
     tables = run(["podman", "unshare", "/usr/sbin/nft", "list", "tables"]).out
     mine = {os.getpid(), *below(os.getpid())}
     others = [pid for pid in processes() if pid not in mine]
-    places = [RUNS, RUNTIME / "crun", RUNTIME / "libpod", RUNTIME / "netns", STORAGE / "overlay-containers"]
+    places = [*(RUNTIME / name for name in _IN_RUNTIME), STORAGE / "overlay-containers", Path("/dev/shm")]
     files = [path for place in places for path in _tree(place) if not any(word in path for word in _PODMANS)]
+    files += map(str, RUNTIME.glob("card-run-service-*"))
     return {
         "processes": Counter(name_of(pid) for pid in others),
         # Podman binds these on themselves when it first needs to, for as long as its pause process lives.
         "mounts": Counter(point for point in points if point not in {f"{STORAGE}/overlay", f"{RUNTIME}/netns"}),
-        "namespaces": len({_namespace(pid) for pid in others} - {_namespace(os.getpid()), ""}),
+        "namespaces": {kind: len(_namespaces(kind, others) - _namespaces(kind, [os.getpid()])) for kind in _KINDS},
         "tables": tables,
         "containers": listed,
         "layers": sorted(path.name for path in (STORAGE / "overlay").iterdir() if len(path.name) == 64),
@@ -179,11 +187,13 @@ def inventory() -> dict[str, Any]:
     }
 
 
-def _namespace(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/net")
-    except OSError:
-        return ""
+def _namespaces(kind: str, pids: list[int]) -> set[str]:
+    """Return the namespaces of a kind that processes are in, of those that may be looked at."""
+    found: set[str] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
+    return found
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
