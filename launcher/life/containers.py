@@ -1,10 +1,14 @@
 """The containers of runs, as podman's command line tells of them: look, remove, and what was recorded of their end.
 
-The rule: a container is a run's only when its annotations say so, the run id and the directory both; whatever has its
-name or a recorded id without them is somebody else's and is left alone. Asked by command, not by podman-py: this
-works in a process that has nothing but the standard library, after everything else has gone wrong.
+The rule: a container is a run's only when its annotations say so, the directory and with it the run's id; whatever has
+its name or a recorded id without them is somebody else's and is left alone. Storage that was made for a container, of
+which podman was killed before it knew of it, has nothing but its name. Asked by command, not by podman-py: this works
+in a process that has nothing but the standard library, after everything else has gone wrong.
 """
 
+import os
+
+from hooks.egress import is_run_id
 from launcher.run import command
 from launcher.suppress import suppress
 from launcher.value import Value
@@ -18,6 +22,8 @@ else:
 
 _SECONDS = 60
 _MISSING = "no such container"
+# How `podman ps --external` shows what has storage and no container, and buildah's among it.
+_EXTERNAL, _BUILDAH = "storage", ["buildah"]
 _TRIES = 3  # without its conmon a container is only ended by the first and removed by the next
 
 
@@ -26,7 +32,10 @@ class Unknown(Exception):
 
 
 class Container(Value):
-    """A container of a run: its id and name, the run and directory it was made for, and podman's state and times."""
+    """A container of a run: its id and name, the run and directory it was made for, and what podman says of it.
+
+    Times are in seconds since the epoch, None for what podman saw not happen. `log` is the file of its output, if any.
+    """
 
     id: str
     name: str
@@ -35,13 +44,28 @@ class Container(Value):
     status: str
     exit_code: int
     oom: bool
-    created: str
+    created: float | None
+    started: float | None
+    finished: float | None
     image: str
+    network: str
+    log: str
 
     @property
     def ended(self) -> bool:
-        """Return whether its first process ran and has ended: only then is the exit code one."""
-        return self.status in {"exited", "stopped"}
+        """Return whether its first process ran and was seen to end: only then is the exit code one.
+
+        One that ran when the bench went down is exited for podman too, with status 0, and at no time.
+        """
+        return self.status in {"exited", "stopped"} and self.finished is not None
+
+
+class Storage(Value):
+    """Storage that was made for a container which podman does not have: its id, name, and the second it was made."""
+
+    id: str
+    name: str
+    created: float
 
 
 class Containers:
@@ -66,23 +90,46 @@ class Containers:
         """Return whether podman has a container, whosever it is. Raises Unknown."""
         return self._look(identity) is not None
 
-    def strays(self) -> list[Container]:
-        """Return every container with our annotations under our name for it, whether it has a run directory or not."""
-        words = ["ps", "--all", "--no-trunc", "--format={{.ID}}", f"--filter=name=^{command.container('')}"]
-        found = [self._look(name) for name in self._run(words).split()]
-        return [one for one in found if one is not None and one.directory and one.name == command.container(one.run)]
+    def strays(self) -> tuple[list[Container], list[Storage]]:
+        """Return every container with our annotations under our name for it, whether it has a run directory or not.
+
+        And what storage has one of our names and no container. Raises Unknown.
+        """
+        whole, storage = self._listed(command.container(""))
+        found = [self._look(one.id) for one in whole]
+        mine = [one for one in found if one is not None and one.directory and one.name == command.container(one.run)]
+        return mine, [one for one in storage if is_run_id(one.name.removeprefix(command.container("")))]
+
+    def made(self, run: str) -> bool:
+        """Return whether there is anything under the name of a run's container, whosever it is. Raises Unknown."""
+        return any(one.name == command.container(run) for some in self._listed(command.container(run)) for one in some)
+
+    def discard(self, run: str) -> None:
+        """Remove the storage of a run's container that podman never came to know of; raises Unknown when it stays."""
+        said = ""
+        for _ in range(_TRIES):
+            left = [one for one in self._listed(command.container(run))[1] if one.name == command.container(run)]
+            if not left:
+                return
+            said = self._removed(left[0].id)
+        raise Unknown(said or f"the storage of {command.container(run)} is still there")
 
     def remove(self, identity: str) -> None:
         """End a container and remove it; harmless when it is gone. Raises Unknown when it is still there afterwards."""
         said = ""
         for _ in range(_TRIES):
-            try:
-                self._run(["rm", "--force", "--ignore", "--time=0", identity])
-            except Unknown as error:
-                said = str(error)
+            said = self._removed(identity)
             if self._look(identity) is None:
                 return
         raise Unknown(said or f"container {identity} is still there")
+
+    def _removed(self, identity: str) -> str:
+        """Have podman remove a container, or storage alone; return what it said when it would not."""
+        try:
+            self._run(["rm", "--force", "--ignore", "--time=0", identity])
+        except Unknown as error:
+            return str(error)
+        return ""
 
     def died(self, identity: str, *, since: float) -> int | None:
         """Return the status that podman recorded when the container ended, which outlives it; None when it has none.
@@ -110,6 +157,28 @@ class Containers:
         """Run one of our hooks where podman's mounts are; raises Unknown with what it said when it fails."""
         self._run(["unshare", *argv], stdin=strictjson.dump(state))
 
+    def _listed(self, beginning: str) -> tuple[list[Storage], list[Storage]]:
+        """Return what has a name that begins so: podman's own containers, and storage without one.
+
+        Buildah's working containers are storage without one too, and in use (buildah-from(1)).
+        """
+        import json
+
+        words = ["ps", "--all", "--external", "--no-trunc", "--format=json"]
+        told: list[dict[str, Any]] = json.loads(self._run(words)) or []
+        whole: list[Storage] = []
+        storage: list[Storage] = []
+        for one in told:
+            names: list[str] = one.get("Names") or []
+            if not (names and names[0].startswith(beginning)):
+                continue
+            found = Storage(id=str(one["Id"]), name=names[0], created=float(one["Created"]))
+            if one.get("State") != _EXTERNAL:
+                whole.append(found)
+            elif one.get("Command") != _BUILDAH:
+                storage.append(found)
+        return whole, storage
+
     def _look(self, name: str) -> Container | None:
         import json
 
@@ -120,17 +189,25 @@ class Containers:
                 return None
             raise
         config, state = found["Config"], found["State"]
+        host: dict[str, Any] = found.get("HostConfig") or {}
+        log: dict[str, Any] = host.get("LogConfig") or {}
         notes: dict[str, str] = config.get("Annotations") or {}
+        directory = notes.get(annotations.DIRECTORY, "")
         return Container(
             id=str(found["Id"]),
             name=str(found.get("Name", "")),
-            run=notes.get(annotations.RUN, ""),
-            directory=notes.get(annotations.DIRECTORY, ""),
+            # The control of a trial (launcher.registration.trial) leaves out what the hooks go by.
+            run=notes.get(annotations.RUN) or os.path.basename(directory),
+            directory=directory,
             status=str(state.get("Status", "")),
             exit_code=int(state.get("ExitCode", 0)),
             oom=bool(state.get("OOMKilled")),
-            created=str(found.get("Created", "")),
+            created=_seconds(found.get("Created")),
+            started=_seconds(state.get("StartedAt")),
+            finished=_seconds(state.get("FinishedAt")),
             image=str(found.get("ImageName", "")),
+            network=str(host.get("NetworkMode", "")),
+            log=str(log.get("Path") or ""),
         )
 
     def _run(self, words: list[str], *, stdin: str = "") -> str:
@@ -146,3 +223,14 @@ class Containers:
         if done.returncode:
             raise Unknown(done.stderr.strip() or f"podman {words[0]} ended with status {done.returncode}")
         return done.stdout
+
+
+def _seconds(text: object) -> float | None:
+    """Return a time of podman's (RFC 3339) in seconds since the epoch; None for none, which Go writes as the year 1."""
+    from datetime import datetime
+
+    try:
+        found = datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return None
+    return found if found > 0 else None

@@ -5,13 +5,21 @@ is undone.
 """
 
 import os
+import time
 
-from launcher.life import orphans, runs
-from launcher.life.containers import Container, Containers, Unknown
+from launcher.life import lost, orphans, runs, services
+from launcher.life.containers import Container, Containers, Storage, Unknown
 from launcher.life.undo import undo
-from launcher.run import directory
+from launcher.run import command, directory
 from launcher.run.perform import find_podman
 from launcher.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CREATION_SECONDS = 600
+"""How long storage without a container is left alone when no run has it: some podman may be about to make it one."""
 
 
 class Finding(Value):
@@ -30,11 +38,15 @@ def collect(*, dry: bool = False) -> list[Finding]:
     """
     containers = Containers(find_podman(), dict(os.environ))
     found = [one for path in runs.directories() if (one := _collect(path, containers, dry=dry))]
+    found += [_end_service(one, dry=dry) for one in services.left()]
     try:
-        strays = [one for one in containers.strays() if _stray(one)]
+        strays, storage = containers.strays()
     except Unknown as error:
         return [*found, Finding(run="-", why="podman could not list its containers", undone=False, left=(str(error),))]
-    return [*found, *(_remove(one, containers, dry=dry) for one in strays)]
+    found += [_remove(one, containers, dry=dry) for one in strays if _stray(one)]
+    found += [_discard(one, containers, dry=dry) for one in storage if _begun(one)]
+    told = {one.run for one in found}
+    return [*found, *(_account(one, dry=dry) for one in lost.outputs() if one not in told)]
 
 
 def _collect(path: str, containers: Containers, *, dry: bool) -> Finding | None:
@@ -61,11 +73,47 @@ def _stray(container: Container) -> bool:
 
 
 def _remove(container: Container, containers: Containers, *, dry: bool) -> Finding:
-    why = "its container was left without a run directory"
+    finding = Finding(run=container.run, why="its container was left without a run directory", undone=False)
     if dry:
-        return Finding(run=container.run, why=why, undone=False)
+        return finding
+    lost.keep(container)
+    return _done(finding, lambda: containers.remove(container.id))
+
+
+def _begun(storage: Storage) -> bool:
+    """Return whether podman was killed while it made a container, and not at it: no run has it, and it is old."""
+    run = _run_of(storage)
+    here = any(os.path.lexists(f"{top}/{run}") for top in directory.parents())
+    return not here and time.time() - storage.created > CREATION_SECONDS
+
+
+def _run_of(storage: Storage) -> str:
+    return storage.name.removeprefix(command.container(""))
+
+
+def _discard(storage: Storage, containers: Containers, *, dry: bool) -> Finding:
+    run = _run_of(storage)
+    finding = Finding(run=run, why="podman was killed while it made its container", undone=False)
+    return finding if dry else _done(finding, lambda: containers.discard(run))
+
+
+def _account(run: str, *, dry: bool) -> Finding:
+    if not dry:
+        lost.keep_output(run)
+    return Finding(run=run, why="of a detached card its output was left alone", undone=not dry)
+
+
+def _end_service(place: str, *, dry: bool) -> Finding:
+    finding = Finding(run="-", why=f"{place} was left by a card command that was killed", undone=False)
+    if dry:
+        return finding
+    left = services.end(place)
+    return finding.replace(undone=not left, left=tuple(left))
+
+
+def _done(finding: Finding, act: "Callable[[], None]") -> Finding:
     try:
-        containers.remove(container.id)
+        act()
     except Unknown as error:
-        return Finding(run=container.run, why=why, undone=False, left=(str(error),))
-    return Finding(run=container.run, why=why, undone=True)
+        return finding.replace(left=(str(error),))
+    return finding.replace(undone=True)

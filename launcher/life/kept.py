@@ -93,6 +93,14 @@ def listed() -> list[tuple[str, float]]:
     return sorted(found, key=lambda one: (-one[1], one[0]))
 
 
+def logged() -> list[str]:
+    """Return the runs whose output is kept, whether their receipt is or not."""
+    try:
+        return sorted(name.removesuffix(LOG) for name in os.listdir(directory()) if name.endswith(LOG))
+    except OSError:
+        return []
+
+
 def _prune(top: str) -> None:
     """Remove the oldest receipts, output that belongs to none, and what a killed process left half written."""
     if sum(name.endswith(_RECEIPT) for name in os.listdir(top)) <= LIMIT + SLACK:

@@ -73,12 +73,18 @@ def release(run: RunDirectory, containers: Containers) -> None:
     containers.hook(argv, state)
 
 
-def sweep(run: RunDirectory, containers: Containers) -> None:
-    """Remove what a start that was refused may have left; what cannot be is for the next cleaner: the record stays."""
+def sweep(run: RunDirectory, containers: Containers, *, killed: bool = True) -> None:
+    """Remove what a start that was refused may have left; what cannot be is for the next cleaner: the record stays.
+
+    `killed` is whether podman was: it may then have left what nothing in the run directory tells of.
+    """
     found = runs.look(run.path)
-    if found is None or not (found.containers or rundir.HOOK in os.listdir(run.path)):
+    if found is None:
         return
+    made = found.containers or rundir.HOOK in os.listdir(run.path)
     with suppress(Unknown):
+        if not made and not (killed and containers.made(os.path.basename(run.path))):
+            return
         end(run, containers)
         release(run, containers)
 
@@ -89,12 +95,14 @@ def end(run: RunDirectory, containers: Containers) -> tuple[int | None, bool]:
     Returns the status that was recorded when it ended (None when there is no record), and whether podman says that
     memory ran out. Raises Unknown.
     """
-    found = runs.look(run.path)
+    name, found = os.path.basename(run.path), runs.look(run.path)
     ids = found.containers if found else []
-    container = containers.of(os.path.basename(run.path), run.path, ids=ids)
+    container = containers.of(name, run.path, ids=ids)
     if container is not None:
         containers.remove(container.id)
         ids = list(dict.fromkeys((*ids, container.id)))
+    elif not ids:
+        containers.discard(name)  # podman may have been killed before it knew of what it had begun
     for one in ids:
         if not containers.has(one):  # one that podman still has is another's, whatever was recorded
             remnants.clear(one, containers)

@@ -15,8 +15,8 @@ import pytest
 
 from launcher.life import identity, kept, orphans, runs
 from launcher.life.record import Record
-from tests.bench.cards import BUSYBOX, Run, card, run
-from tests.bench.lives import RUNS, RUNTIME, STATE, STORAGE, Live, begin, inventory, settled, until
+from tests.bench.cards import BUSYBOX, card, run
+from tests.bench.lives import RUNS, RUNTIME, STATE, Live, begin, inventory, settled, until
 
 DENIED = "import socket; s = socket.socket(); s.connect_ex(('203.0.113.99', 443)); s.close()"
 WORKER = ["python3", "-c", f"{DENIED}\nopen('running', 'w').close()\nimport time; time.sleep(60)"]
@@ -243,23 +243,6 @@ def test_what_cannot_be_removed_is_told_and_stays_recorded() -> None:
     assert collected() == (0, [{"run": "r1", "why": "its card-run is gone", "undone": True, "left": []}])
 
 
-def reboot() -> None:
-    """Do what a reboot does to podman: no process of it left, the runtime directory empty."""
-    for pid in run(["pgrep", "-x", "catatonit"]).out.split():
-        os.kill(int(pid), signal.SIGKILL)
-    run(["sh", "-c", f"rm -rf {RUNTIME}/* {RUNTIME}/.[a-z]* /dev/shm/libpod*"])
-
-
-def test_the_bench_was_rebooted(workspace: Path) -> None:
-    """The runtime directory is gone, podman's storage is not: after `card gc` the earlier boot's container is too."""
-    left_behind(workspace, "r1", "--net=none")
-    assert any(len(path.name) == 64 for path in (STORAGE / "overlay-containers").iterdir())
-    reboot()
-    assert collected()[0] == 0
-    assert run(["podman", "ps", "--all", "--external", "--quiet"]).out == ""
-    assert card("--net=none", "--", "true").status == 0
-
-
 def stray(run_id: str, top: Path, **other: str) -> None:
     """Make a container that carries a run's annotations, as a podman that was killed may leave one."""
     told = {"org.card-run.run": run_id, "org.card-run.directory": f"{top}/{run_id}", **other}
@@ -300,7 +283,7 @@ def without_poststop(folder: Path) -> dict[str, str]:
     """Return an environment in which podman drops our poststop hook."""
     from tests.bench.test_proof import COPY, stand_in
 
-    change = COPY.replace("prestart.json", "poststop.json") + "os.unlink(path)"
+    change = COPY.replace("prestart.json", "poststop.json") + 'os.rename(path, path + ".off")'
     return stand_in(folder, 'if "run" in argv:\n' + textwrap.indent(change, "    "))
 
 
@@ -310,24 +293,29 @@ def test_poststop_never(tmp_path: Path) -> None:
     done = card("-q", *words, receipt=tmp_path / "r.json", env=without_poststop(tmp_path))
     assert (done.status, done.err) == (0, "")
     assert [row["address"] for row in done.receipt["ledger"]["denied"]] == ["203.0.113.99"]
+    assert (tmp_path / "hooks.d/50-card-run-poststop.json.off").exists()
 
 
 def test_poststop_twice(workspace: Path) -> None:
-    """Run once more while the card's own is still to come, and once more after: ledger and receipt are the same."""
-    words = ["python3", "-c", f"{DENIED}\nopen('running', 'w').close()\ninput()"]
-    live = begin("r1", "-q", f"--write={workspace}", f"--json={workspace}/r.json", worker=words)
+    """Run twice while the card's own is still to come, and once when all is over: ledger and receipt are the same."""
+    live = begin("r1", "-q", f"--write={workspace}", f"--json={workspace}/r.json", worker=WORKER)
     until((workspace / "running").exists)
     argv = runtime_hook()
-    state = {"id": "x", "status": "stopped", "bundle": "/", "annotations": notes("r1")}
+    state = json.dumps({"id": "x", "status": "stopped", "bundle": "/", "annotations": notes("r1")})
+    ledgers: list[Any] = []
     for _ in range(2):
-        done = subprocess.run([*argv, "poststop"], input=json.dumps(state), text=True, check=False, capture_output=True)
-        assert done.returncode == 0
-    live.signal("worker", signal.SIGTERM)
-    assert live.end()[0] in {0, 1, 143}
+        assert run([*argv, "poststop"], input=state).status == 0
+        ledgers.append(json.loads((live.path / "ledger.json").read_text()))
+    # The worker runs, and nothing is accounted for yet.
+    assert live.find("worker")
+    assert (workspace / "r.json").read_text() == ""
+    assert live.signal("worker", signal.SIGTERM)
+    assert live.end()[0] == 143
     told = json.loads((workspace / "r.json").read_text())
     assert [row["address"] for row in told["ledger"]["denied"]] == ["203.0.113.99"]
-    done = subprocess.run([*argv, "poststop"], input=json.dumps(state), text=True, check=False, capture_output=True)
-    assert done.returncode == 0  # cleaned up already
+    assert ledgers == [told["ledger"]] * 2
+    assert receipt("r1") == told
+    assert run([*argv, "poststop"], input=state).status == 0  # cleaned up already
 
 
 def runtime_hook() -> list[str]:
@@ -342,31 +330,64 @@ def notes(run_id: str) -> dict[str, str]:
     return {"org.card-run.run": run_id, "org.card-run.directory": str(RUNS / run_id)}
 
 
+# Each place, and whether podman itself works with it; card-run then has the session's own in /run/user.
 PLACES = {
-    "unset": None,
-    "missing": "/nonexistent",
-    "relative": "run",
-    "another user's": "/run",
-    "everybody's": "/tmp",
+    "unset": (None, True),
+    "missing": ("/nonexistent", False),
+    "relative": ("run", False),
+    "another user's": ("/run", False),
+    "everybody's": ("/tmp", True),
 }
+
+
+def without_session() -> dict[str, str]:
+    """Return the environment without a runtime directory in it."""
+    return {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
 
 
 @pytest.mark.parametrize("what", PLACES)
 def test_a_runtime_directory_that_cannot_be_used(what: str) -> None:
-    """Missing, or another user's: podman's own fallback or a refusal; never a place that others can write."""
-    environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
-    place = PLACES[what]
-    environment |= {} if place is None else {"XDG_RUNTIME_DIR": place}
-    done: Run = card("--net=none", "--", "echo", "ran", env=environment)
-    if done.status == 0:
-        assert done.out == "ran\n"
-    else:
-        assert (done.status, done.out) == (125, "")
-        assert done.reasons
-    # Podman itself takes any place, and leaves its pause process there.
-    run(["podman", "system", "migrate"], env=environment)
-    run(["sh", "-c", "rm -rf /tmp/libpod /tmp/containers /tmp/crun /tmp/netns"])
-    assert not any(Path(top, "card-run").exists() for top in ("/run", "/tmp"))
+    """The session's own is used, or podman refuses in its own words; never a place that others can write."""
+    place, usable = PLACES[what]
+    environment = without_session() | ({} if place is None else {"XDG_RUNTIME_DIR": place})
+    done = card("-q", "--net=none", "--", "echo", "ran", env=environment)
+    try:
+        if usable:
+            assert (done.status, done.out, done.err) == (0, "ran\n", "")
+        else:
+            assert (done.status, done.out, done.reasons) == (125, "", ["podman-failed"])
+            assert "Failed to obtain podman configuration" in done.err
+        assert not any(Path(top, "card-run").exists() for top in ("/run", "/tmp"))
+    finally:
+        # Podman itself takes any place, and leaves its pause process there.
+        run(["podman", "system", "migrate"], env=environment)
+        run(["sh", "-c", "rm -rf /tmp/libpod /tmp/containers /tmp/crun /tmp/netns"])
+
+
+@pytest.fixture
+def no_session() -> Iterator[None]:
+    """Make the session's directory one that others may look into: it is not used then."""
+    RUNTIME.chmod(0o755)
+    yield
+    RUNTIME.chmod(0o700)
+
+
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize(
+    ("mode", "reasons"), [(None, ["no-runtime-directory"]), (0o755, ["no-runtime-directory"]), (0o700, [])]
+)
+def test_a_bench_without_a_session(mode: int | None, reasons: list[str], tmp_path: Path) -> None:
+    """The run is where runtime directories are without a session, if that is ours alone; else it is refused."""
+    environment, place = without_session() | {"TMPDIR": str(tmp_path)}, tmp_path / f"podman-run-{os.getuid()}"
+    if mode is not None:
+        place.mkdir()
+        place.chmod(mode)
+    done = card("-q", "--net=none", "--", "echo", "ran", env=environment)
+    assert (done.status, done.out, done.reasons) == (125 if reasons else 0, "" if reasons else "ran\n", reasons)
+    assert (place / "card-run").exists() is not bool(reasons)
+    if not reasons:
+        assert (place / "card-run").stat().st_mode & 0o777 == 0o700
+        assert list((place / "card-run").iterdir()) == []
 
 
 def test_a_state_directory_that_cannot_be_written(tmp_path: Path) -> None:
