@@ -2,7 +2,8 @@
 
 podman is told everything that a card tells it but `--hooks-dir`, and makes a container of an empty root file system:
 no image is needed, and nothing runs in it, because it is created in the runtime and never started (podman-init(1)).
-The hooks do all that they do for a card without a network. What is made is removed, whatever happens.
+The hooks do all that they do for a card without a network. What is made is removed, whatever happens; when this process
+is killed, by `card gc`, which finds it by its record as it finds a card's.
 """
 
 import json
@@ -12,12 +13,15 @@ from typing import Any
 
 from launcher import bench, launch, network, pins, runtime
 from launcher.fs.policy import PRIVATE
+from launcher.life import remnants, undo
+from launcher.life.containers import Containers, Unknown
 from launcher.plan import hosts, resolv_conf
 from launcher.registration import program
 from launcher.request import Request
 from launcher.run import command, directory
 from launcher.run.directory import RunDirectory
-from launcher.run.perform import find_podman
+from launcher.run.perform import find_podman, record_of
+from launcher.suppress import suppress
 from launcher.value import Value
 from oci import annotations
 from oci.refusal import Refusal, Refused
@@ -56,9 +60,12 @@ def run(*, annotated: bool) -> Fired:
     try:
         _fill(held, asked, built)
         words = _argv(held, asked, built, podman, annotated=annotated)
-        return _try(held, words, podman)
-    finally:
-        held.remove()
+        fired = _try(held, words, podman)
+    except BaseException:
+        undo.undo(held, Containers(podman, dict(os.environ)))  # podman may have been in the middle of it
+        raise
+    held.remove()
+    return fired
 
 
 def _fill(held: RunDirectory, asked: launch.Launch, built: runtime.Runtime) -> None:
@@ -68,6 +75,7 @@ def _fill(held: RunDirectory, asked: launch.Launch, built: runtime.Runtime) -> N
         raise Refused(wrong)
     plan = pins.finish(asked, settings, bundle=command.expectation(asked, built, held.path))
     for name, data in (
+        (directory.RECORD, record_of(asked).to_json()),
         ("table.nft", plan.table.encode()),
         ("hosts", hosts(plan).encode()),
         ("resolv.conf", resolv_conf(plan).encode()),
@@ -108,6 +116,8 @@ def _try(held: RunDirectory, words: list[str], podman: str) -> Fired:
         stages = _stages(facts)
     finally:
         _call([podman, "--remote=false", "rm", "--force", "--time=0", container])
+    with suppress(Unknown):
+        remnants.clear(container, Containers(podman, dict(os.environ)))  # podman 4.3 leaves conmon's note of its end
     result = held.read("hook.json")
     return Fired(
         prestart=json.loads(result) if result else None,

@@ -1,6 +1,7 @@
 """The registration with real podman: found, proved, shadowed, undone; and card-run beside it."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.bench.cards import Run, card, run
+from tests.bench.lives import RUNS, arguments, below, until
+from tests.bench.test_lost import STORED
 
 CONF = Path("~/.config/containers/containers.conf.d").expanduser()
 DATA = Path("~/.local/share/card-run").expanduser()
@@ -54,6 +57,36 @@ def test_registered() -> None:
     assert {"prestart", "poststop", "control", "ownership"} <= set(found)
     assert (content["runtime"], content["stages"]) == ("crun", ["createRuntime"])
     assert content["podman"].startswith("podman version ")
+
+
+def tried() -> list[Path]:
+    """Return the run directories of containers that are tried on."""
+    return [path for path in RUNS.iterdir() if (path / "plan.json").exists()] if RUNS.exists() else []
+
+
+@pytest.mark.usefixtures("registered", "nothing_new")
+@pytest.mark.parametrize("trial", ["with the annotation", "without"])
+@pytest.mark.parametrize("made", [False, True], ids=["before podman", "with a container"])
+def test_status_killed_in_the_middle(trial: str, *, made: bool) -> None:
+    """SIGKILL while a throw-away container is made: `card gc` finds all that is left of it by its record."""
+    process = subprocess.Popen(["card", "hooks", "status"], stdout=subprocess.DEVNULL)
+    until(tried)
+    first = tried()
+    if trial == "without":
+        until(lambda: tried() and tried() != first)
+    name = f"card-{tried()[0].name}"
+    if made:
+        until(lambda: any(name in path.read_text() for path in STORED if path.exists()))
+    others = below(process.pid)
+    process.kill()
+    process.communicate()
+    until(lambda: not any(map(arguments, others)))  # the podman that it had called ends by itself
+    there = run(["podman", "container", "exists", name]).status == 0
+    assert there or not made
+    done = run(["card", "gc", "--json"])
+    assert (done.status, [json.loads(line)["undone"] for line in done.out.splitlines()]) == (0, [True]), done.out
+    assert run(["podman", "container", "exists", name]).status == 1
+    assert tried() == []
 
 
 @pytest.mark.usefixtures("registered", "nothing_left")
