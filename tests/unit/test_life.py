@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launcher.life import identity, kept, record, runs, sweep
+from launcher.life import identity, kept, lost, record, runs, sweep
+from launcher.life.containers import Container
 from launcher.life.identity import Identity
 from launcher.life.record import Record
 from launcher.run import directory
@@ -339,3 +341,57 @@ def test_a_last_word_that_is_written_meanwhile_goes_too(tmp_path: Path) -> None:
     writer.join()
     os.close(fd)
     assert (left, path.exists()) == ([], False)
+
+
+def container(**changes: Any) -> Container:
+    """Return a container whose run directory is gone, as podman tells of one that ended."""
+    known: dict[str, Any] = {"id": "0" * 64, "name": "card-r1", "run": "r1", "directory": "/gone/r1"}
+    known |= {"status": "exited", "exit_code": 3, "oom": False, "created": 10.0, "started": 11.0, "finished": 12.0}
+    known |= {"image": "localhost/i:latest", "network": "slirp4netns", "log": kept.log_path("r1")}
+    return Container(**known | changes)
+
+
+def test_a_receipt_of_what_a_container_tells(state: Path) -> None:
+    """Status and end where podman saw them; what it did not see is not known, though it says exited with 0."""
+    lost.keep(container())
+    (found,) = [one.receipt() or {} for one in runs.ended()]
+    assert (found["exit_status"], found["oom"], found["ended"], found["how"]) == (3, False, 12.0, "abandoned")
+    assert (found["net"], found["detached"], found["command"]) == ("slirp", True, None)
+    (state / "r1.json").unlink()
+    before = time.time()
+    lost.keep(container(exit_code=0, finished=None, log=""))
+    (found,) = [one.receipt() or {} for one in runs.ended()]
+    assert (found["exit_status"], found["oom"], found["detached"]) == (None, None, False)
+    assert found["ended"] >= before
+
+
+def test_a_container_that_never_started_has_no_receipt(state: Path) -> None:
+    """Nothing ran in it."""
+    lost.keep(container(started=None, finished=None, status="created"))
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(("ended", "stands"), [(9, False), (10, True), (13, True)])
+def test_the_runs_own_receipt_stands(state: Path, ended: float, *, stands: bool) -> None:
+    """A receipt of an end after the container was made is its own or a later one's; an earlier run's is replaced."""
+    kept.keep("r1", {"ended": ended, "detached": True})
+    lost.keep(container())
+    found = (runs.ended()[0].receipt() or {}).get("how")
+    assert found == (None if stands else "abandoned")
+    assert len(list(state.iterdir())) == 1
+
+
+def test_output_alone(state: Path, runtime: Path) -> None:
+    """Output that is newer than any receipt of its run, and that no directory is there for."""
+    state.mkdir(parents=True, mode=0o700)
+    for name in ("lost", "used", "over", "lives", "Not-A-Run"):
+        (state / f"{name}.log").write_text("said")
+    now = time.time()
+    kept.keep("used", {"ended": now - 60, "detached": True})
+    kept.keep("over", {"ended": now + 60, "detached": True})
+    (runtime / "lives").mkdir(parents=True)
+    assert lost.outputs() == ["lost", "used"]
+    for run in lost.outputs():
+        lost.keep_output(run)
+    assert lost.outputs() == []
+    assert (state / "lost.log").read_text() == "said"
