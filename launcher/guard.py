@@ -58,7 +58,7 @@ def _runtimes() -> list[str]:
 _STATE = ("card-run", POOL, "containers", "crun", "libpod")
 
 
-def grant_keys(roots: Filesystem) -> list[Refusal]:
+def secluded(roots: Filesystem) -> list[Refusal]:
     """Refuse a root, to read even, that holds what no worker may come near: a worker could open itself anything.
 
     That is the keys of this user's grants, and the socket of this user's pool, which may listen there later.

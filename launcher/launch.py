@@ -130,7 +130,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         *deaf,
         *closed,
         *guard.deciding_files(request, path, roots),
-        *guard.grant_keys(roots),
+        *guard.secluded(roots),
         *guard.podman(roots),
         *_granted(request, roots, env),
         *unkept,

@@ -7,8 +7,8 @@ value's text.
 import os
 
 from hooks.plan import sha256
-from launcher.grants import exposed
 from launcher.grants.state import State
+from launcher.life import exposed
 from launcher.value import Value
 from oci import strictjson
 from oci.refusal import Refusal, Refused
@@ -78,7 +78,7 @@ def rotate(state: State, *, now: int, grace: int) -> Key:
 def _may_begin(state: State, keys: list[Key]) -> None:
     """Refuse to make the first key within reach of a card: once it is there no card may reach it."""
     if not keys:
-        exposed.refuse(state.path)
+        exposed.refuse(state.path, "grants-exposed", "the keys of your grants")
 
 
 def _write(state: State, keys: list[Key]) -> None:

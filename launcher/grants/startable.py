@@ -20,7 +20,7 @@ _OF_THE_OPTIONS = frozenset({
     "bad-run-id", "no-command", "bad-command", "bad-image", "bad-env", "podman-arg", "bad-path",
 })  # fmt: skip
 # Of where a path is, whatever is there.
-_OF_THE_PLACE = frozenset({"path-reserved", "path-too-wide", "grants-exposed"})
+_OF_THE_PLACE = frozenset({"path-reserved", "path-too-wide", "grants-exposed", "pool-exposed"})
 _OF_THE_PROFILE = frozenset({"access-unenforceable", "ceiling-unenforceable"})
 
 
@@ -43,7 +43,7 @@ def _mounted(cls: Class, target: str) -> list[Refusal]:
     asked = filesystem.Asked(look_only=True)
     asked = asked.replace(write=(target,), granted=(target,)) if cls.kind == WRITE else asked.replace(read=(target,))
     roots, found = filesystem.decide(asked, forbidden=guard.forbidden())
-    return [one for one in (*found, *guard.grant_keys(roots)) if one.reason in _OF_THE_PLACE]
+    return [one for one in (*found, *guard.secluded(roots)) if one.reason in _OF_THE_PLACE]
 
 
 def _opened(request: Request, ceiling: CeilingFile | None, profile: Profile) -> list[Refusal]:

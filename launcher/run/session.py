@@ -169,8 +169,8 @@ class Session:
         lacking = shortfall(plan, measured)
         if lacking:
             raise Refused(lacking)
-        exposed = guard.grant_keys(self._launch.filesystem)
-        if exposed:  # the first key was made meanwhile
+        exposed = guard.secluded(self._launch.filesystem)
+        if exposed:  # the first key, or a pool, was made meanwhile
             raise Refused(exposed)
         self._use_grants()
         if events.heard():

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from launcher import launch
-from launcher.pool import exposed, place, wire
+from launcher.life import exposed
+from launcher.pool import place, wire
 from launcher.run import output
 from launcher.verbs import takes
 from oci.refusal import Refusal, Refused
@@ -125,7 +126,7 @@ class _Seat:
             raise
 
     def _listen(self) -> socket.socket:
-        exposed.refuse(place.folder())
+        exposed.refuse(place.folder(), "pool-exposed", "the pool's socket")
         if _listens(place.socket()):
             raise _exists()
         with contextlib.suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Whether a card that runs already can read where the first key of this user is about to be.
+"""Whether a card that runs already could reach a place of this user's that is about to be: its grant keys, its pool.
 
-A run that starts once the state's directory is there is refused by `launcher.guard.grant_keys`, when it is judged and
-once more before its worker is released. The rule: the directory is made first and the runs are looked at then, so
-either sees the other.
+A run that starts once the place is there is refused by `launcher.guard.secluded`, when it is judged and once more
+before its worker is released. The rule: the directory is made first and the runs are looked at then, so either sees
+the other.
 """
 
 import os
@@ -15,13 +15,14 @@ from oci import records
 from oci.refusal import Refusal, Refused
 
 
-def refuse(path: str) -> None:
-    """Raise Refused (`grants-exposed`) when a living run has a root that holds the directory at `path`."""
+def refuse(path: str, reason: str, what: str) -> None:
+    """Raise Refused, with that reason, when a living run has a root that holds the directory at `path`."""
     holders = set(ancestors(path))
     found = [one.run for one in runs.living() if one.state != runs.WARM and not holders.isdisjoint(_roots(one))]
     if found:
-        text = f"{', '.join(found)} can read where the keys of your grants would be"
-        raise Refused([Refusal("grants-exposed", text, "stop it first: card stop RUN")])
+        raise Refused(
+            [Refusal(reason, f"{', '.join(found)} can reach where {what} would be", "stop it first: card stop RUN")]
+        )
 
 
 def _roots(run: Run) -> list[tuple[int, int]]:
@@ -31,9 +32,8 @@ def _roots(run: Run) -> list[tuple[int, int]]:
             told = records.load(file.read())
     except (OSError, ValueError):
         return []  # not written yet: that run looks itself before its worker is released
-    paths = [path for access in (READ, NOEXEC, WRITE) for path in told.get(access, ())]
     found: list[tuple[int, int]] = []
-    for path in paths:
+    for path in (path for access in (READ, NOEXEC, WRITE) for path in told.get(access, ())):
         try:
             seen = os.stat(path)
         except OSError:
