@@ -26,6 +26,11 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
         *((place, "your runtime directory", False) for place in sorted(places)),
         *((f"{place}/{name}", "a run's state", True) for place in sorted(places) for name in _STATE),
         *((base, "a run's state", True) for base in directory.temporary()),
+        # Where podman 5 keeps its own without a session (containers-storage's own fallback).
+        *(
+            (f"{os.path.dirname(base)}/storage-run-{os.getuid()}", "podman's state", True)
+            for base in directory.temporary()
+        ),
         *((f"{data}/containers", "podman's storage", True) for data in datas),
         ("/var/lib/containers", "podman's storage", True),
         *((cache, "card-run's own runtime", True) for cache in _runtimes()),

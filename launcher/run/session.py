@@ -262,7 +262,7 @@ class Session:
         self._channel.close()
         self._run.release()
         self._podman.wait()
-        undo.sweep(self._run, Containers(self._podman.program, dict(os.environ)))
+        undo.sweep(self._run, Containers(self._podman.program, dict(os.environ)), killed=bool(self._podman.killed))
 
     def _settle(self, status: int) -> int:
         """Remove what podman left, and return the status that the container recorded, a timeout's excepted."""

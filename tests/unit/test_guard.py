@@ -58,6 +58,19 @@ def test_the_runtime_is_where_it_is_kept(home: Path, monkeypatch: pytest.MonkeyP
     assert guard.forbidden()
 
 
+@pytest.mark.parametrize("name", ["storage-run-{}", "podman-run-{}"])
+def test_podmans_state_without_a_session(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where podman 5 and 4 keep their state below TMPDIR, when there is no session for it, is no worker's to write."""
+    monkeypatch.setattr(directory, "_sessions", list)
+    monkeypatch.setenv("TMPDIR", str(home / "tmp"))
+    state = home / "tmp" / name.format(os.getuid())
+    (state / "inside").mkdir(parents=True)
+    (home / "tmp/work").mkdir()
+    assert reasons(write=(str(home / "tmp/work"),)) == []
+    for place in (home / "tmp", state, state / "inside"):
+        assert set(reasons(write=(str(place),))) == {"path-too-wide"}
+
+
 def test_nobody_comes_near_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A root, to read even, that holds the pool's directory is refused as soon as that is there, and not before."""
     runtime_directory = tmp_path / "run"
