@@ -34,8 +34,10 @@ _END_SECONDS = 5
 # A service whose client was killed ends by itself after this long.
 _IDLE_SECONDS = 10
 _STEP = 0.005
-# What podman answers for a container that does not run, or that it does not have (podman's API, ContainerKill).
+# What podman answers for a container that does not run, or that it does not have (podman's API, ContainerKill); podman
+# 4.3 says it in words, with a status of 500.
 _OVER = (404, 409)
+_OVER_WORDS = "container state improper"
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _Answer = TypeVar("_Answer")
 
@@ -60,7 +62,7 @@ class Service:
         try:
             self._client.containers.get(container).kill("SIGKILL")
         except (APIError, PodmanError) as error:
-            if getattr(error, "status_code", None) in _OVER:
+            if getattr(error, "status_code", None) in _OVER or _OVER_WORDS in str(error):
                 return False
             raise _refused(error) from None
         return True

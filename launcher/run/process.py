@@ -108,8 +108,8 @@ class Podman:
         self.end()
 
     def end(self) -> None:
-        """Ask the worker to end (SIGTERM, which podman passes on), and kill its container if that takes too long."""
-        self._signal(_signal.SIGTERM)
+        """Ask the worker to end (SIGTERM), and kill its container if that takes too long."""
+        self._pass_on(_signal.SIGTERM)
         self._call("unpause")  # a frozen worker hears nothing, see cgroups(7)
         _later(self.stop_timeout, self._kill_unless_ended)
 
@@ -179,7 +179,17 @@ class Podman:
             self.kill("HUP")
             _later(self.stop_timeout, self._kill_unless_ended)
         elif self._apart or info.si_code != _SI_KERNEL:
-            self._signal(info.si_signo)
+            self._pass_on(info.si_signo)
+
+    def _pass_on(self, number: int) -> None:
+        """Send the worker a signal by podman's client, or past it for a worker with a terminal.
+
+        There podman 4.3's client passes none on: SIGINT and SIGTERM end it, and the card with it.
+        """
+        if self._tty and self._relay_now:
+            self.kill(str(number))
+        else:
+            self._signal(number)
 
     def _suspend(self) -> None:
         """Ctrl-Z: freeze the container and stop, as the shell that we are a job of expects; go on when it says so."""

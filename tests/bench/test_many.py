@@ -66,7 +66,10 @@ def start(number: int, folder: Path, *, wait: bool) -> Live:
     own = folder / str(number)
     own.mkdir()
     words = ["python3", "-c", WORKER, str(number), "wait" if wait else "end", str(folder), str(RUNS)]
-    return begin(f"m{number}", "-q", f"--write={own}", f"--json={folder}/{number}.json", worker=words)
+    # On a busy bench podman may take longer to pass a TERM on than a card has by default.
+    return begin(
+        f"m{number}", "-q", "--stop-timeout=60", f"--write={own}", f"--json={folder}/{number}.json", worker=words
+    )
 
 
 def finish(live: Live, number: int, folder: Path) -> None:
