@@ -22,8 +22,7 @@ from launcher.request import Request
 from launcher.roots import LISTS
 from oci.refusal import Refusal
 
-# What `reach.bound` says too, and is no mistake (a grant opens it) or is told here of the profile's own key.
-_ELSEWHERE = {"required", "access-unenforceable"}
+_UNENFORCEABLE = "access-unenforceable"
 
 
 def problems(path: str) -> list[Located]:
@@ -53,8 +52,13 @@ def _impossible(source: Source) -> list[Problem]:
     found: list[Problem] = []
     if request.profile is not None:
         found += _unheld(request.profile, source)
+        told = {one.where for one in found}
         request, _, refusals = reach.bound(request, None)
-        found += [_refused(one, source) for one in refusals if one.reason not in _ELSEWHERE]
+        unheld = [one for one in refusals if one.reason == _UNENFORCEABLE]
+        # What wants a grant is no mistake.
+        others = [one for one in refusals if one.reason not in {_UNENFORCEABLE, "required"}]
+        found += [one for one in _closed(unheld, source) if one.where not in told]
+        found += [_refused(one, source) for one in others]
     return [*found, *_unreached(request), *_twice(request, source)]
 
 
@@ -63,6 +67,16 @@ def _refused(refusal: Refusal, source: Source) -> Problem:
     said = origin.quoted(refusal.text, source, source.values)
     where = said or ((ACCESS, "command") if refusal.reason == "denied" else (ACCESS,))
     return Problem(where=where, text=refusal.text, hint=refusal.hint)
+
+
+def _closed(refusals: list[Refusal], source: Source) -> list[Problem]:
+    """Return the closed places of the profile that lie in what its lists open, each at its own key."""
+    return [
+        Problem(where=where, text=one.text, hint=one.hint)
+        for one in refusals
+        for path, where in origin.profile_paths(source)
+        if f" closes {path}, " in one.text
+    ]
 
 
 def _unheld(profile: Profile, source: Source) -> list[Problem]:

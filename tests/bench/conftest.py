@@ -1,6 +1,5 @@
 """What every bench test may ask for."""
 
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +9,6 @@ import pytest
 from tests.bench.cards import card, is_old, remains
 from tests.bench.lives import inventory, settled
 from tests.bench.pools import FOLDER
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _signals() -> None:
-    """Take nothing over that nohup(1) or a shell's `&` had these tests ignore: a card would ignore it too."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-        if signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")

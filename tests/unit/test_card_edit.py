@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from launcher import launch, options
@@ -346,6 +346,7 @@ NEVER = {"access-contradiction", "access-unenforceable", "denied", "no-network",
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
 @given(cards())
+@example('write = ["a"]\n[access]\nworkspace = "a/b"\nhost_read = "allow"\nhost_write = "allow"\ncommand = "allow"\n')
 def test_lint_and_a_run_agree(place: Path, text: str) -> None:
     """What a run of the card alone would be refused for is what lint tells, and it tells no more."""
     (place / "a/b/d").mkdir(parents=True, exist_ok=True)
