@@ -188,10 +188,10 @@ STATUS: dict[tuple[str, str], tuple[set[int], set[int]]] = {
     ("before hook", "conmon"): (NEVER_RAN, NEVER_RAN),
     # The runtime starts hooks with every signal blocked: TERM waits until the hook is done.
     ("before hook", "hook"): (NEVER_RAN, OWN),
-    # Stage 2 goes on while card-run is held. Had it reported already, and TERM is on its way or podman has not seen yet
-    # that conmon is gone, the worker is released behind all its walls, to end with its container or, told to, before.
+    # Stage 2 goes on while card-run is held, which may have heard its report already and be about to say `go`: the worker
+    # is then released behind all its walls, to end with its container or, told to, before.
     ("between", "launcher"): ({-9}, NEVER_RAN | TERM | OWN),
-    ("between", "podman"): (NEVER_RAN, NEVER_RAN | TERM | OWN),
+    ("between", "podman"): (NEVER_RAN | KILL | OWN, NEVER_RAN | TERM | OWN),
     ("between", "conmon"): (NEVER_RAN | KILL | OWN, NEVER_RAN | TERM | OWN),
     ("between", "stage 2"): (NEVER_RAN, NEVER_RAN),
     # Stage 2 may have felt the wall already; without pasta it feels no way out at all, and refuses.
