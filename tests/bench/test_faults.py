@@ -188,8 +188,8 @@ STATUS: dict[tuple[str, str], tuple[set[int], set[int]]] = {
     ("before hook", "conmon"): (NEVER_RAN, NEVER_RAN),
     # The runtime starts hooks with every signal blocked: TERM waits until the hook is done.
     ("before hook", "hook"): (NEVER_RAN, OWN),
-    # Stage 2 goes on while card-run is held, which may have heard its report already and be about to say `go`: the worker
-    # is then released behind all its walls, to end with its container or, told to, before.
+    # Stage 2 goes on while card-run is held, which may have heard its report already and be about to say `go`: the
+    # worker is then released behind all its walls, to end with its container or, told to, before.
     ("between", "launcher"): ({-9}, NEVER_RAN | TERM | OWN),
     ("between", "podman"): (NEVER_RAN | KILL | OWN, NEVER_RAN | TERM | OWN),
     ("between", "conmon"): (NEVER_RAN | KILL | OWN, NEVER_RAN | TERM | OWN),
