@@ -212,9 +212,14 @@ def test_without_the_lifeline_a_worker_lives_on(workspace: Path) -> None:
     marker = workspace / "running"
     words = ["podman", "run", "--rm", "--pull=never", "--name=control", "--userns=keep-id", f"--volume={workspace}:/w"]
     words += ["--workdir=/w", "localhost/card-run/card:latest", "sh", "-c", "touch running; sleep 60"]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
-    until(marker.exists)
-    process.kill()
-    process.wait()
-    assert run(["podman", "exec", "control", "echo", "alive"]).out == "alive\n"
-    run(["podman", "rm", "--force", "--time=0", "control"])
+    state = ["podman", "container", "inspect", "--format={{.State.Running}}", "control"]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:
+        try:
+            until(marker.exists)
+            until(lambda: run(state).out == "true\n")  # podman records it after the worker has begun
+        finally:
+            process.kill()
+    try:
+        assert run(["podman", "exec", "control", "echo", "alive"]).out == "alive\n"
+    finally:
+        run(["podman", "rm", "--force", "--time=0", "control"])
