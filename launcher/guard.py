@@ -21,16 +21,14 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
     datas = _bases("XDG_DATA_HOME", f"{home}/.local/share")
     configs = _bases("XDG_CONFIG_HOME", f"{home}/.config")
     places = {f"/run/user/{os.getuid()}", os.environ.get("XDG_RUNTIME_DIR") or "/run/user"}
+    bases = directory.temporary()
     return (
         (home, "your HOME", False),
         *((place, "your runtime directory", False) for place in sorted(places)),
         *((f"{place}/{name}", "a run's state", True) for place in sorted(places) for name in _STATE),
-        *((base, "a run's state", True) for base in directory.temporary()),
+        *((base, "a run's state", True) for base in bases),
         # Where podman 5 keeps its own without a session (containers-storage's own fallback).
-        *(
-            (f"{os.path.dirname(base)}/storage-run-{os.getuid()}", "podman's state", True)
-            for base in directory.temporary()
-        ),
+        *((f"{os.path.dirname(base)}/storage-run-{os.getuid()}", "podman's state", True) for base in bases),
         *((f"{data}/containers", "podman's storage", True) for data in datas),
         ("/var/lib/containers", "podman's storage", True),
         *((cache, "card-run's own runtime", True) for cache in _runtimes()),

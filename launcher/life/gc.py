@@ -11,6 +11,7 @@ from launcher.life import lost, orphans, runs, services
 from launcher.life.containers import Container, Containers, Storage, Unknown
 from launcher.life.undo import undo
 from launcher.run import command, directory
+from launcher.run.directory import RunDirectory
 from launcher.run.perform import find_podman
 from launcher.value import Value
 
@@ -54,16 +55,21 @@ def _collect(path: str, containers: Containers, *, dry: bool) -> Finding | None:
     if run is None:
         return None
     try:
-        why = orphans.why(path, gone=lambda run: containers.of(run.run, run.path, ids=run.containers) is None)
-        if why is None:
-            return None
-        name = os.path.basename(path)
-        if dry:
-            return Finding(run=name, why=why, undone=False)
-        left = undo(run, containers)
-        return Finding(run=name, why=why, undone=not left, left=tuple(left))
+        return settle(run, containers, dry=dry)
     finally:
         run.let_go()
+
+
+def settle(run: RunDirectory, containers: Containers, *, dry: bool = False) -> Finding | None:
+    """Undo one run whose lock we hold, and return what was found; None when somebody answers for it, or may yet."""
+    why = orphans.why(run.path, gone=lambda run: containers.of(run.run, run.path, ids=run.containers) is None)
+    if why is None:
+        return None
+    name = os.path.basename(run.path)
+    if dry:
+        return Finding(run=name, why=why, undone=False)
+    left = undo(run, containers)
+    return Finding(run=name, why=why, undone=not left, left=tuple(left))
 
 
 def _stray(container: Container) -> bool:

@@ -10,7 +10,7 @@ import select
 import signal
 import time
 
-from launcher.life import identity, orphans, runs
+from launcher.life import identity, runs
 from launcher.life.identity import Identity
 from launcher.life.runs import Ended, Run
 from launcher.run import directory
@@ -89,14 +89,13 @@ def _undone(run: Run) -> list[str] | None:
     if taken is None:
         return None
     # Slow to import, and a card that ends when asked has nothing to undo.
+    from launcher.life import gc
     from launcher.life.containers import Containers
-    from launcher.life.undo import undo
     from launcher.run.perform import find_podman
 
     try:
-        containers = Containers(find_podman(), dict(os.environ))
-        why = orphans.why(taken.path, gone=lambda run: containers.of(run.run, run.path, ids=run.containers) is None)
-        return None if why is None else undo(taken, containers)
+        found = gc.settle(taken, Containers(find_podman(), dict(os.environ)))
+        return None if found is None else list(found.left)
     finally:
         taken.let_go()
 

@@ -197,12 +197,14 @@ print("changed", *os.get_terminal_size(), flush=True)
 """
 
 
-def test_the_windows_size_is_followed() -> None:
-    """The worker starts with the window's size, and is told when that changes."""
-    with terminal("--", "python3", "-c", WAIT_FOR_SIZE) as opened:
-        opened.until("waiting 100 40\r\n")
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(("options", "end"), [("-it", "\r\n"), ("-t", "\r")])
+def test_the_windows_size_is_followed(options: str, end: str) -> None:
+    """The worker starts with the window's size, and is told when that changes, with input and without."""
+    with program("card-run", options, "--", "python3", "-c", WAIT_FOR_SIZE) as opened:
+        opened.until(f"waiting 100 40{end}")
         opened.resize(50, 120)
-        opened.until("changed 120 50\r\n")
+        opened.until(f"changed 120 50{end}")
         assert opened.ended() == 0
 
 
@@ -216,16 +218,6 @@ def test_the_keys_of_a_terminal_without_input(key: str) -> None:
         assert opened.modes() == before
         opened.type(key)
         assert opened.ended() == 128 + (signal.SIGINT if key == CTRL_C else signal.SIGQUIT)
-
-
-@pytest.mark.usefixtures("nothing_left")
-def test_the_windows_size_is_followed_without_input() -> None:
-    """With -t alone too the worker starts with the window's size, and is told when that changes."""
-    with program("card-run", "-t", "--", "python3", "-c", WAIT_FOR_SIZE) as opened:
-        opened.until("waiting 100 40\r")
-        opened.resize(50, 120)
-        opened.until("changed 120 50\r")
-        assert opened.ended() == 0
 
 
 @pytest.mark.usefixtures("nothing_left")
