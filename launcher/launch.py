@@ -11,7 +11,7 @@ from launcher.egress import policy
 from launcher.egress.nameservers import Nameservers
 from launcher.fs import policy as filesystem
 from launcher.fs import searched
-from launcher.fs.paths import WRITE, ancestors
+from launcher.fs.paths import WRITE, ancestors, config_home
 from launcher.fs.policy import Filesystem
 from launcher.limits import Limits
 from launcher.request import Request
@@ -280,10 +280,9 @@ HARMLESS_PODMAN_ARGUMENTS = ("--label", "--cpu-shares", "--tz")
 
 def default_policy() -> str:
     """Return the policy file that is used when no flag names one: the user's, the bench's, or the shipped one."""
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     shipped = f"{here}/infra/image/egress.txt"
-    candidates = (f"{config}/card-run/egress.txt", "/etc/card-run/egress.txt")
+    candidates = (f"{config_home()}/card-run/egress.txt", "/etc/card-run/egress.txt")
     return next((path for path in candidates if os.path.exists(path)), shipped)
 
 

@@ -7,6 +7,7 @@ follows the first `--` is the worker's, to the letter.
 
 import os
 
+from launcher.fs.paths import config_home
 from launcher.request import DEFAULT_IMAGE, Request
 from launcher.value import Value
 from oci.refusal import Refusal, Refused
@@ -237,7 +238,7 @@ def _whole(values: "dict[str, Any]") -> "dict[str, Any]":
 
 def user_config() -> str:
     """Return where a user's defaults are (the XDG base directory specification), whether or not there are any."""
-    return f"{os.environ.get('XDG_CONFIG_HOME') or os.path.expanduser('~/.config')}/card-run/config.toml"
+    return f"{config_home()}/card-run/config.toml"
 
 
 def _seconds(line: Line) -> None:

@@ -33,6 +33,11 @@ def state_home() -> str:
     return state if state.startswith("/") else os.path.expanduser("~/.local/state")
 
 
+def config_home() -> str:
+    """Return the directory that a user's programs are configured in, one that is relative as it stands: podman does."""
+    return os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+
+
 def promptly(path: str, flags: int) -> int:
     """Open a file, as open()'s `opener`; raises OSError for a named pipe, whose writer may never come.
 

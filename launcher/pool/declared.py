@@ -12,6 +12,7 @@ from typing import Any
 
 from launcher import launch, options, runtime
 from launcher.egress.nameservers import RESOLV_CONF
+from launcher.fs.paths import config_home
 from launcher.launch import Launch
 from launcher.pool import key
 from launcher.request import Request
@@ -72,8 +73,7 @@ class Declared:
 def storage_files() -> list[str]:
     """Return the files that may say where podman's storage is, there or not (containers-storage.conf(5))."""
     named = os.environ.get("CONTAINERS_STORAGE_CONF")
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return [*([named] if named else []), f"{config}/containers/storage.conf", *_STORAGE]
+    return [*([named] if named else []), f"{config_home()}/containers/storage.conf", *_STORAGE]
 
 
 def configuration() -> list[str]:

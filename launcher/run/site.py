@@ -6,6 +6,7 @@ name. TOML is parsed only where the option is set: that would cost every card 10
 
 import os
 
+from launcher.fs.paths import config_home
 from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
@@ -34,8 +35,7 @@ def files() -> "Iterator[str]":
     if only:
         yield only
         return
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    for base in ("/usr/share/containers", "/etc/containers", f"{config}/containers"):
+    for base in ("/usr/share/containers", "/etc/containers", f"{config_home()}/containers"):
         yield f"{base}/containers.conf"
         folder = f"{base}/containers.conf.d"
         if os.path.isdir(folder):
