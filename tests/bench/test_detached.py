@@ -381,7 +381,8 @@ def test_attach_to_a_terminal() -> None:
     """The keys leave it and it goes on; it can be attached to again, and ends as any shell."""
     name = detached("-it", "--env", "PS1=ready> ", "--", "bash", "--norc", "--noprofile", "-i")
     with program("card", "attach", name) as opened:
-        opened.type("x=kept; stty size\r")
+        # The size comes to the card beside the keys, so it may be there a moment after them.
+        opened.type("x=kept; until stty size | grep '40 100'; do sleep 0.1; done\r")
         opened.until("40 100\r\n")
         for key in DETACH_KEYS:
             opened.type(key)
