@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -76,10 +77,6 @@ def remains() -> dict[str, object]:
     """Return everything a run could leave behind, as this user sees it."""
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR", "/run")) / "card-run"
     containers = run(["podman", "ps", "--all", "--quiet"]).out.split()
-    # podman keeps one pause process and its namespaces per boot; everything else must be gone.
-    processes = [
-        name for name in (_command(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()) if _ours(name)
-    ]
     mounts = run(
         ["podman", "unshare", "cat", "/proc/self/mountinfo"] if os.getuid() else ["cat", "/proc/self/mountinfo"]
     )
@@ -87,11 +84,30 @@ def remains() -> dict[str, object]:
     tables = run(["podman", "unshare", "/usr/sbin/nft", "list", "tables"] if os.getuid() else ["nft", "list", "tables"])
     return {
         "containers": containers,
-        "processes": sorted(processes),
+        "processes": _processes(),
         "pins": pins,
         "tables": [line for line in tables.out.splitlines() if "nova_egress" in line],
         "directories": sorted(path.name for path in runtime.iterdir()) if runtime.exists() else [],
     }
+
+
+def until_ended() -> None:
+    """Wait until what is left of cards that are over has ended: podman returns a moment before conmon, say.
+
+    Otherwise a test that compares what there is with what there was would find that something is gone.
+    """
+    end = time.monotonic() + 10
+    while processes := _processes():
+        containers = run(["podman", "ps", "--all", "--quiet", "--no-trunc"]).out.split()
+        ending = [line for line in processes if "conmon" in line and not any(name in line for name in containers)]
+        if (containers and not ending) or time.monotonic() > end:
+            return
+
+
+def _processes() -> list[str]:
+    # podman keeps one pause process and its namespaces per boot; everything else must be gone.
+    commands = (_command(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return sorted(command for command in commands if _ours(command))
 
 
 def _command(entry: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import card, is_old, remains
+from tests.bench.cards import card, is_old, remains, until_ended
 from tests.bench.lives import inventory, settled
 from tests.bench.pools import FOLDER
 
@@ -18,6 +18,12 @@ def _defaults() -> None:
         config = Path("~/.config/card-run").expanduser()
         config.mkdir(mode=0o755, exist_ok=True)
         (config / "config.toml").write_text('net = "slirp"\n')
+
+
+@pytest.fixture(autouse=True)
+def alone() -> None:
+    """Start once the cards of the test before have ended."""
+    until_ended()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.bench.cards import run
 PATIENCE_SECONDS = 20
 PROMPT = "ready> "
 SHELL = ["--env", f"PS1={PROMPT}", "--", "bash", "--norc", "--noprofile", "-i"]
-JOB = "sh -c 'echo started; exec cat'"  # says when it is in the foreground
+JOB = "sh -c 'echo started; exec sed -u s/^/heard:/'"  # says when it is in the foreground, and what it reads
 CTRL_C, CTRL_D, CTRL_Z, CTRL_BACKSLASH = "\x03", "\x04", "\x1a", "\x1c"
 
 
@@ -168,7 +168,7 @@ def test_job_control(shell: Terminal) -> None:
     shell.type(f"{JOB}\r")
     shell.until("\nstarted\r\n")
     shell.type("echoed\r")
-    shell.until("echoed\r\nechoed\r\n")
+    shell.until("echoed\r\nheard:echoed\r\n")
     shell.type(CTRL_Z)
     assert "Stopped" in shell.until(PROMPT)
     assert re.search(r"\[1\]\+ +Stopped +sh", shell.ask("jobs"))
@@ -178,7 +178,7 @@ def test_job_control(shell: Terminal) -> None:
     shell.type("fg\r")
     shell.until(f"fg\r\n{JOB}\r\n")
     shell.type("again\n")  # not a return: bash may not have given the terminal its modes back yet
-    shell.until("again\r\n")
+    shell.until("heard:again\r\n")
     shell.type(CTRL_BACKSLASH)
     shell.until(PROMPT)
     assert shell.ask("echo $?") == "131\n"
