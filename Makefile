@@ -12,7 +12,8 @@ OLD_TESTS := $(addprefix /src/tests/bench/,test_bridge.py test_denials.py test_d
 	test_files.py test_gc.py test_hook_failures.py test_hooks.py test_keeper.py test_lifeline.py test_many.py \
 	test_networks.py test_prepared.py test_proof.py test_run.py test_signals.py test_status.py test_terminal.py)
 
-ROOT_TESTS := $(addprefix /src/tests/worlds/,test_root.py test_install.py test_system_hooks.py test_ceiling.py test_full_disk.py)
+ROOT_TESTS := $(addprefix /src/tests/worlds/,test_root.py test_install.py test_system_hooks.py test_ceiling.py test_full_disk.py \
+	test_submounts.py)
 
 # For packagers: where to, and which interpreter is to run it. The one that installs needs the dependencies too.
 PREFIX ?= /usr/local

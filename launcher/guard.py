@@ -40,6 +40,11 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
     )
 
 
+def hidden() -> tuple[str, ...]:
+    """Return what no root shows: podman's storage, where the file systems of other containers are mounted."""
+    return tuple(f"{data}/containers" for data in _bases("XDG_DATA_HOME", os.path.expanduser("~/.local/share")))
+
+
 def _bases(variable: str, otherwise: str) -> list[str]:
     """Return where a user's files of a kind are: of a relative path some programs make nothing, and some what it says.
 

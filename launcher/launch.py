@@ -78,7 +78,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
     path = request.egress or default_policy()
     names, asked = _names(request, path)
     servers, deaf = network.servers(request)
-    roots, closed = filesystem.decide(_filesystem(request), forbidden=guard.forbidden())
+    roots, closed = filesystem.decide(_filesystem(request), forbidden=guard.forbidden(), hidden=guard.hidden())
     kept, unkept = _kept(request, roots, held_to, path)
     home, notes, homeless = _home(request, roots)
     env, dropped, unset = environment.decide(

@@ -166,6 +166,8 @@ def stage2_conf(plan: Plan) -> bytes:
     items += [("identity", f"{root.device}:{root.inode}:{root.path}") for root in launch.filesystem.roots]
     items += [("identity", f"{device}:{inode}:{path}") for device, inode, path in launch.filesystem.judged]
     items += [("identity", f"{one.device}:{one.inode}:{one.path}") for one in launch.kept]
+    items += [("closed", path) for path in launch.filesystem.closed]
+    items += [("hidden", path) for _, path in launch.filesystem.hidden]
     items += [("measure", name.removeprefix("limit_")) for name in launch.limits.expected()]
     if launch.limits.nofile is not None:
         items.append(("rlimit", f"NOFILE:{launch.limits.nofile}:{launch.limits.nofile}"))

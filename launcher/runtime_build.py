@@ -25,7 +25,7 @@ from oci.refusal import Refusal, Refused
 # What goes into the card beside the interpreter, and what the hooks need, as paths below the package root.
 CARD_SOURCES = (
     *("launcher/__init__.py", "launcher/stage2"),
-    *("oci/__init__.py", "oci/native.py", "oci/records.py", "oci/refusal.py"),
+    *("oci/__init__.py", "oci/mountinfo.py", "oci/native.py", "oci/records.py", "oci/refusal.py"),
 )
 CARD_ENTRY = "launcher/stage2/__main__.py"
 HOOK_SOURCES = ("hooks", "oci")

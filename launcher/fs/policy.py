@@ -8,7 +8,7 @@ directory has other names.
 import os
 import stat
 
-from launcher.fs import protect
+from launcher.fs import protect, submounts
 from launcher.fs.paths import FLAG, NOEXEC, READ, WRITE, Root, ancestors, unprintable
 from launcher.value import Value
 from oci.refusal import Refusal
@@ -31,7 +31,8 @@ class Filesystem(Value):
     """Everything of the bench that the card may reach, and where the worker starts.
 
     `held` directories are mount points that stay writable, `closed` paths are read-only; both lie in write roots, and
-    `judged` is the device and inode of each.
+    `judged` is the device and inode of each. `mounted` is what of the bench is mounted below the roots, `hidden` what
+    of it no card sees, each as (access, path).
     """
 
     roots: tuple[Root, ...]
@@ -39,6 +40,8 @@ class Filesystem(Value):
     closed: tuple[str, ...]
     judged: tuple[tuple[int, int, str], ...]
     cwd: str
+    mounted: tuple[tuple[str, str], ...] = ()
+    hidden: tuple[tuple[str, str], ...] = ()
 
 
 class Asked(Value):
@@ -61,19 +64,31 @@ class _Path(Value):
     text: str
 
 
-def decide(asked: Asked, *, forbidden: tuple[tuple[str, str, bool], ...]) -> tuple[Filesystem, list[Refusal]]:
+def decide(
+    asked: Asked, *, forbidden: tuple[tuple[str, str, bool], ...], hidden: tuple[str, ...] = ()
+) -> tuple[Filesystem, list[Refusal]]:
     """Return the resolved roots and working directory, and every refusal.
 
     `forbidden` are what no write root may be or hold, nor lie below where the third says so: (path, what it is, below).
+    `hidden` are directories that are not shown in any root.
     """
     roots, refusals = _roots(asked, forbidden)
     refusals += _contradictions(roots) + _listening(roots) + protect.secrets(list(asked.secret), roots)
     kept, unprotected = protect.decide(
         roots, list(asked.protect), git_writable=asked.git_writable, make=not asked.look_only
     )
+    mounted, masks, unmountable = submounts.decide(roots, kept, hidden)
     start, refusal = _start(roots, asked.cwd)
-    found = Filesystem(roots=tuple(roots), held=kept.held, closed=kept.closed, judged=kept.judged, cwd=start)
-    return found, [*refusals, *unprotected, *refusal]
+    found = Filesystem(
+        roots=tuple(roots),
+        held=kept.held,
+        closed=kept.closed,
+        judged=kept.judged,
+        cwd=start,
+        mounted=mounted,
+        hidden=masks,
+    )
+    return found, [*refusals, *unprotected, *unmountable, *refusal]
 
 
 def _roots(asked: Asked, forbidden: tuple[tuple[str, str, bool], ...]) -> tuple[list[Root], list[Refusal]]:

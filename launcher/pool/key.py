@@ -10,11 +10,12 @@ On card-run's way to a warm card.
 import os
 
 from launcher import runtime
+from launcher.fs.paths import below
 from launcher.launch import Launch
 from launcher.network import BRIDGE
 from launcher.run import command
 from launcher.runtime import Runtime
-from oci import strictjson
+from oci import mountinfo, strictjson
 
 _RUN, _TOKEN, _DIRECTORY = "run", "token", "/run-directory"
 # What podman and its libraries read of the environment (podman(1), containers-storage.conf(5)).
@@ -102,21 +103,13 @@ def _cgroup() -> list[str]:
 
 
 def _mounts(roots: list[str]) -> list[str]:
-    """Return what is mounted at and below the roots (proc_pid_mountinfo(5)): a card has what was there at its start."""
+    """Return what is mounted at and below the roots: a card has what was there at its start."""
     if not roots:
         return []
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        lines = [line.split() for line in file]
-    below = [(fields[0], fields[3], _unescaped(fields[4])) for fields in lines]
+    with open("/proc/self/mountinfo", "rb") as file:
+        found = mountinfo.mounts(file.read())
     return [
         f"{number} {root} {point}"
-        for number, root, point in below
-        if any(point == top or point.startswith(f"{top}/") for top in roots)
+        for number, root, point in found
+        if any(point == top or below(point, top) for top in roots)
     ]
-
-
-def _unescaped(text: str) -> str:
-    """Return a path of mountinfo, where space, tab, newline and backslash are octal."""
-    for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(octal, character)
-    return text

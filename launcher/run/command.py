@@ -214,7 +214,13 @@ def mounts(launch: Launch, runtime: Runtime, directory: str) -> list[Mount]:
     ]
     held = [Mount(path, path, ("nosuid", "nodev")) for path in launch.filesystem.held]
     closed = [Mount(path, path, ("ro", "nosuid", "nodev")) for path in launch.filesystem.closed]
-    return ours + private + roots + held + closed
+    mounted = [
+        Mount(path, path, (*_ROOT_OPTIONS[access], "nosuid", "nodev")) for access, path in launch.filesystem.mounted
+    ]
+    hidden = [
+        Mount(path, "tmpfs", (*_ROOT_OPTIONS[access], "nosuid", "nodev")) for access, path in launch.filesystem.hidden
+    ]
+    return ours + private + roots + held + closed + mounted + hidden
 
 
 def _private(path: str, limits: Limits) -> Mount:

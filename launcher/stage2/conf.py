@@ -22,6 +22,8 @@ KEYS = {
     "noexec": True,
     "write": True,
     "private": True,
+    "closed": True,
+    "hidden": True,
     "probe4": True,
     "probe6": True,
     "port": False,
@@ -58,19 +60,22 @@ CHOICES = {
     "loopback": ("0", "1"),
     "unattended": ("1",),
 }
-PATHS = ("cwd", "read", "noexec", "write", "private", "outside")
+PATHS = ("cwd", "read", "noexec", "write", "private", "closed", "hidden", "outside")
 
 
 class Conf:
     """The configuration; see the module. `rlimits` are (name, soft, hard) with -1 for unlimited.
 
-    `identities` are (device, inode, path) of what must be mounted; `measures` name limits to read back; `link` names
+    `identities` are (device, inode, path) of what must be mounted; `closed` is read-only in what may be written, and
+    below `hidden` nothing of the bench is seen; `measures` name limits to read back; `link` names
     the interface whose other end is told. `unattended` marks a card that was prepared for podman alone.
     """
 
     __slots__ = (
         "argv",
+        "closed",
         "cwd",
+        "hidden",
         "identities",
         "link",
         "measures",
@@ -100,6 +105,8 @@ class Conf:
         self.outside = tuple(values.get("outside", ()))
         self.rlimits = tuple(_rlimit(text) for text in values.get("rlimit", ()))
         self.identities = tuple(_identity(text) for text in values.get("identity", ()))
+        self.closed = tuple(values.get("closed", ()))
+        self.hidden = tuple(values.get("hidden", ()))
         self.link = values.get("link", [""])[0]
         self.unattended = "unattended" in values
         self.measures = tuple(values.get("measure", ()))

@@ -93,7 +93,7 @@ def settle(kernel: Kernel, config: "conf.Conf", report_fd: int) -> "list[tuple[s
     worker.settle(config.cwd)
     return [
         *selftest.privileges(kernel, selftest.status(kernel)),
-        *selftest.mounts(kernel, config.policy),
+        *selftest.mounts(kernel, config),
         *selftest.limits(kernel, config.measures),
         *selftest.link(kernel, config.link),
     ]

@@ -8,9 +8,9 @@ import errno
 import os
 
 from launcher.stage2.conf import Conf
-from launcher.stage2.landlock import Policy
+from launcher.stage2.landlock import inside
 from launcher.stage2.syscalls import AF_INET, AF_INET6, Kernel
-from oci import records
+from oci import mountinfo, records
 from oci.refusal import Refusal, Refused
 
 PROOF = "/run/card/proof"
@@ -134,23 +134,50 @@ def user_namespace(kernel: Kernel) -> str:
     return "initial" if kernel.read_file("/proc/self/uid_map").decode().split() == identity else "own"
 
 
-def mounts(kernel: Kernel, policy: Policy) -> "list[tuple[str, str]]":
-    """Return that the mounts are as the policy needs them; raises Refused with each that can be written or executed.
+def mounts(kernel: Kernel, conf: Conf) -> "list[tuple[str, str]]":
+    """Return that the mounts are as the policy needs them; raises Refused with each that is more open than its place.
 
-    Where rights cannot be taken away from a part of a writable tree by Landlock, the mount alone holds them.
+    Where rights cannot be taken away from a part of a writable tree by Landlock, the mount alone holds them; and a
+    bind gives its options to the top of what it brings, so that what is mounted below is looked at too.
     """
-    wanted = [("/", os.ST_RDONLY), *((path, os.ST_RDONLY) for path in policy.read)]
-    wanted += [(path, os.ST_RDONLY | os.ST_NOEXEC) for path in policy.noexec]
-    names = {os.ST_RDONLY: "read-only", os.ST_NOEXEC: "noexec"}
+    policy, both = conf.policy, os.ST_NOSUID | os.ST_NODEV
+    places = dict.fromkeys(policy.write, both)
+    places |= dict.fromkeys((*policy.read, *conf.closed), both | os.ST_RDONLY)
+    places |= dict.fromkeys(policy.noexec, both | os.ST_RDONLY | os.ST_NOEXEC)
+    points = {point for _, _, point in mountinfo.mounts(kernel.read_file("/proc/self/mountinfo"))}
+    wanted = {**{point: _wanted(point, places) for point in points}, **places, "/": os.ST_RDONLY}
+    lacking = {
+        path: _lacks(kernel, path, flags)
+        for path, flags in sorted(wanted.items())
+        if flags and not any(inside(path, hidden) for hidden in conf.hidden)
+    }
     refusals = [
-        Refusal("mount-open", f"{path} must be mounted {name} and is not")
-        for path, flags in wanted
-        for flag, name in names.items()
-        if flags & flag & ~kernel.mount_flags(path)
+        Refusal("mount-open", f"{path} must be mounted {', '.join(names)} and is not", _MOUNT_HINT)
+        for path, names in lacking.items()
+        if names
     ]
     if refusals:
         raise Refused(refusals)
     return [("mounts", "ok")]
+
+
+_MOUNT_HINT = "something is mounted there: name a narrower path"
+_MOUNT_FLAGS = {os.ST_RDONLY: "read-only", os.ST_NOEXEC: "noexec", os.ST_NOSUID: "nosuid", os.ST_NODEV: "nodev"}
+
+
+def _wanted(point: str, places: "dict[str, int]") -> int:
+    """Return the flags of the innermost place that a mount point lies in; 0 where that is none."""
+    holders = [place for place in places if inside(point, place)]
+    return places[max(holders, key=len)] if holders else 0
+
+
+def _lacks(kernel: Kernel, path: str, flags: int) -> "list[str]":
+    """Return which flags the mount at a path lacks, in words."""
+    try:
+        there = kernel.mount_flags(path)
+    except OSError as error:
+        return [f"where it can be looked at ({name_of(error.errno)})"]
+    return [name for flag, name in _MOUNT_FLAGS.items() if flags & flag & ~there]
 
 
 def identities(kernel: Kernel, judged: "tuple[tuple[int, int, str], ...]") -> None:

@@ -184,7 +184,8 @@ OWN, TERM, KILL = {0}, {143}, {137}
 # The status for each phase and process; of KILL and STOP+KILL first, of TERM second.
 STATUS: dict[tuple[str, str], tuple[set[int], set[int]]] = {
     ("before hook", "launcher"): ({-9}, NEVER_RAN),
-    ("before hook", "podman"): (NEVER_RAN, NEVER_RAN),
+    # Podman has TERM end it, or passes it on, if it comes so far, to what it then has started.
+    ("before hook", "podman"): (NEVER_RAN, NEVER_RAN | TERM),
     ("before hook", "conmon"): (NEVER_RAN, NEVER_RAN),
     # The runtime starts hooks with every signal blocked: TERM waits until the hook is done.
     ("before hook", "hook"): (NEVER_RAN, OWN),

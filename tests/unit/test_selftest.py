@@ -4,6 +4,7 @@ import errno
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,7 @@ class World(Kernel):
 
     def mount_flags(self, path: str) -> int:
         """Return how a path is mounted."""
+        self._meet(path)
         return self.mounts[path]
 
     def no_new_privs(self) -> bool:
@@ -223,24 +225,63 @@ def test_each_privilege_left_is_a_refusal(changes: dict[str, str], reason: str) 
     assert [refusal.reason for refusal in error.value.refusals] == [reason]
 
 
+SAFE = os.ST_NOSUID | os.ST_NODEV
+MOUNTINFO = "".join(
+    f"{number} 1 0:{number} / {point} rw - tmpfs x rw\n"
+    for number, point in enumerate(
+        ("/", "/r", "/r/sub", "/r/w", "/r/w/x", "/n", "/n/a\\040b", "/w", "/w/c", "/w/c/x", "/h", "/r/h", "/r/h/x")
+    )
+)
+MOUNTS = {
+    "/": os.ST_RDONLY,
+    "/h": 0,  # of the image
+    **dict.fromkeys(("/r", "/r/sub", "/r/h", "/w/c", "/w/c/x"), SAFE | os.ST_RDONLY),
+    **dict.fromkeys(("/n", "/n/a b"), SAFE | os.ST_RDONLY | os.ST_NOEXEC),
+    **dict.fromkeys(("/w", "/r/w", "/r/w/x"), SAFE),
+}
+
+
+def mounted(**changes: Any) -> World:
+    """Return a container with these mounts, and some of them otherwise."""
+    world = World(files={"/proc/self/mountinfo": MOUNTINFO.encode()})
+    world.mounts = {**MOUNTS, **changes}
+    return world
+
+
+def with_places() -> conf.Conf:
+    """Return a configuration with a place of each kind, one in another."""
+    found = config("1", "1", "1")
+    found.policy = Policy(read=("/r",), noexec=("/n",), write=("/w", "/r/w"), private=("/tmp",))
+    found.closed, found.hidden = ("/w/c",), ("/r/h",)
+    return found
+
+
 @pytest.mark.parametrize(
-    ("path", "flags", "said"),
+    ("path", "bit", "said"),
     [
-        ("/", 0, "read-only"),
-        ("/r", 0, "read-only"),
-        ("/n", os.ST_NOEXEC, "read-only"),
-        ("/n", os.ST_RDONLY, "noexec"),
+        *(
+            (path, os.ST_RDONLY, "read-only")
+            for path in ("/", "/r", "/r/sub", "/r/h", "/n", "/n/a b", "/w/c", "/w/c/x")
+        ),
+        *((path, os.ST_NOEXEC, "noexec") for path in ("/n", "/n/a b")),
+        *((path, os.ST_NOSUID, "nosuid") for path in MOUNTS if path not in {"/", "/h"}),
+        *((path, os.ST_NODEV, "nodev") for path in MOUNTS if path not in {"/", "/h"}),
     ],
 )
-def test_a_mount_with_more_rights_than_its_path_is_refused(path: str, flags: int, said: str) -> None:
-    """The image and read roots are read-only mounts, noexec roots noexec ones too; the refusal says which is not."""
-    policy = Policy(read=("/r",), noexec=("/n",), write=("/w",), private=("/tmp",))
-    world = World()
-    world.mounts = {"/": os.ST_RDONLY, "/r": os.ST_RDONLY, "/n": os.ST_RDONLY | os.ST_NOEXEC}
-    assert selftest.mounts(world, policy) == [("mounts", "ok")]
-    world.mounts[path] = flags
-    with pytest.raises(Refused, match=f"mount-open {path} must be mounted {said}"):
-        selftest.mounts(world, policy)
+def test_a_mount_with_more_rights_than_its_place_is_refused(path: str, bit: int, said: str) -> None:
+    """What is mounted below a place is as closed as the place; the refusal says what is open, and how."""
+    assert selftest.mounts(mounted(), with_places()) == [("mounts", "ok")]
+    with pytest.raises(Refused) as error:
+        selftest.mounts(mounted(**{path: MOUNTS[path] & ~bit}), with_places())
+    assert [one.text for one in error.value.refusals] == [f"{path} must be mounted {said} and is not"]
+
+
+def test_a_mount_that_cannot_be_looked_at_is_refused() -> None:
+    """Below what is hidden nothing can be, and need not."""
+    world = World(files={"/proc/self/mountinfo": MOUNTINFO.encode()}, errors={"/r/sub": errno.EACCES})
+    world.mounts = MOUNTS
+    with pytest.raises(Refused, match=r"mount-open /r/sub must be mounted where it can be looked at \(EACCES\)"):
+        selftest.mounts(world, with_places())
 
 
 DENIED = {selftest.PROOF: errno.EACCES, selftest.OWN_WRITABLE: errno.EACCES, "/": errno.EROFS}

@@ -30,7 +30,7 @@ def test_stage_2_imports_little() -> None:
     modules = imported("import launcher.stage2.enter")
     ours = {name for name in modules if name.partition(".")[0] in {"launcher", "oci"}}
     assert ours == {
-        "launcher", "launcher.stage2", "oci", "oci.native", "oci.records", "oci.refusal",
+        "launcher", "launcher.stage2", "oci", "oci.mountinfo", "oci.native", "oci.records", "oci.refusal",
         *(f"launcher.stage2.{name}" for name in (
             "abi", "channel", "conf", "enter", "landlock", "lifeline", "seccomp", "selftest", "syscalls", "worker",
         )),

@@ -1,0 +1,16 @@
+"""The mounts of a mount namespace, from proc_pid_mountinfo(5). Pure; imports nothing."""
+
+
+def mounts(data: bytes) -> "list[tuple[str, str, str]]":
+    """Return (id, root, mount point) of each line of /proc/PID/mountinfo, as text with surrogates (PEP 383)."""
+    lines = (line.split(" ", 5) for line in data.decode("utf-8", "surrogateescape").split("\n"))
+    return [(fields[0], fields[3], _unescaped(fields[4])) for fields in lines if len(fields) > 5]
+
+
+def _unescaped(text: str) -> str:
+    """Return a path of mountinfo, where space, tab, newline and backslash are octal."""
+    if "\\" not in text:
+        return text
+    for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(octal, character)
+    return text
