@@ -81,6 +81,8 @@ NETLINK_ROUTE = 0
 CLONE_NEW = 0x7E020000
 # include/uapi/asm-generic/ioctls.h
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
+# include/uapi/linux/stat.h: S_ISUID and S_ISGID
+SET_ID = 0o6000
 
 INTERNET = Test(0, (AF_INET, AF_INET6), inside=True, words="family INET or INET6")
 SOCKET_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
@@ -122,6 +124,16 @@ CONDITIONAL = (
     Deny(
         "ioctl", 16, 29, errno.EPERM, "keys pushed into a terminal run in its shell; a line discipline is kernel code",
         (Test(1, (TIOCSTI, TIOCLINUX, TIOCSETD), inside=True, words="request TIOCSTI, TIOCLINUX or TIOCSETD"),),
+    ),
+    *(
+        Deny(
+            call, x86_64, aarch64, errno.EPERM, "a set-ID program in a write root makes its caller the bench's user",
+            (Test(argument, (0,), inside=False, words="mode with S_ISUID or S_ISGID", mask=SET_ID),),
+        )
+        # A file that open(2) or mknod(2) makes with such a mode is empty, and loses it when it is written (inode(7)).
+        for call, x86_64, aarch64, argument in (
+            ("chmod", 90, None, 1), ("fchmod", 91, 52, 1), ("fchmodat", 268, 53, 2), ("fchmodat2", 452, 452, 2),
+        )
     ),
 )  # fmt: skip
 

@@ -298,3 +298,64 @@ def test_busybox_image_has_the_same_wall(tree: Tree) -> None:
         *("No such file or directory", "Read-only file system", "Permission denied"),
         *("Permission denied", "Read-only file system", "Permission denied"),
     ]
+
+
+# Sets the two bits in every way that there is, and fills what was made with them: an empty file runs nothing.
+SET_ID = """
+import ctypes, os, sys
+os.chdir(sys.argv[1])
+os.umask(0)
+libc = ctypes.CDLL(None, use_errno=True)
+def named(name):
+    open(name, "w").close()
+    return name
+def by_descriptor(name, mode):
+    os.fchmod(os.open(named(name), os.O_RDONLY), mode)
+def by_directory(name, mode):
+    os.chmod(named(name), mode, dir_fd=os.open(".", os.O_RDONLY))
+def newest(name, mode):
+    if libc.syscall(452, -100, named(name).encode(), mode, 0):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+def made(name, mode):
+    os.write(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), b"x")
+def unnamed(name, mode):
+    fd = os.open(".", os.O_TMPFILE | os.O_WRONLY, mode)
+    os.write(fd, b"x")
+    # AT_FDCWD, and AT_SYMLINK_FOLLOW, which os.link does not pass
+    if libc.linkat(-100, b"/proc/self/fd/%d" % fd, -100, name.encode(), 0x400):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+def node(name, mode):
+    os.mknod(name, mode | 0o100000)
+    os.truncate(name, 1)
+ways = {"chmod": lambda name, mode: os.chmod(named(name), mode), "fchmod": by_descriptor, "fchmodat": by_directory}
+for way, act in {**ways, "fchmodat2": newest, "open": made, "tmpfile": unnamed, "mknod": node}.items():
+    for mode in (0o4755, 0o2755, 0o1755):
+        try:
+            act(f"{way}-{mode:o}", mode)
+        except OSError as error:
+            print(way, f"{mode:o}", error.strerror)
+"""
+
+
+def test_no_set_id_program_is_left(workspace: Path) -> None:
+    """What a worker makes sets no user or group id for whoever runs it on the bench; other bits are as they were."""
+
+    def left() -> dict[str, int]:
+        found = {path.name: path.stat().st_mode & 0o7777 for path in workspace.iterdir()}
+        for path in workspace.iterdir():
+            path.unlink()
+        return found
+
+    words = ["podman", "run", "--rm", "--pull=never", "--userns=keep-id", f"--volume={workspace}:{workspace}", IMAGE]
+    assert run([*words, "python3", "-c", SET_ID, str(workspace)]).out == ""
+    control = left()
+    assert {control[f"{way}-4755"] for way in ("chmod", "fchmod", "fchmodat", "fchmodat2")} == {0o4755}
+    done = card(f"--write={workspace}", "--", "python3", "-c", SET_ID, str(workspace))
+    after = left()
+    calls = ("chmod", "fchmod", "fchmodat", "fchmodat2")
+    assert done.out.splitlines() == [
+        f"{call} {mode} Operation not permitted" for call in calls for mode in ("4755", "2755")
+    ]
+    assert {name for name, mode in after.items() if mode & 0o6000} == set()
+    assert after.keys() == control.keys()
+    assert {after[f"{call}-1755"] for call in calls} == {0o1755}

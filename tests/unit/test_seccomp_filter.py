@@ -17,7 +17,9 @@ PROGRAMS = {arch.name: bpf.compile_filter(arch, RULES) for arch in ARCHES.values
 AUDIT_ARCH_I386, AUDIT_ARCH_ARM = 0x40000003, 0x40000028
 BY_NAME = pytest.mark.parametrize("arch", ARCHES.values(), ids=lambda arch: arch.name)
 VALUES = sorted({value for rule in RULES for test in rule.tests for value in test.values})
-INTERESTING = st.sampled_from([*VALUES, 3, 5, 17, 38, 40, 43, 132, 136, 262, 0x10000000, 0x20000011, 0x7E020000])
+INTERESTING = st.sampled_from(
+    [*VALUES, 0o755, 0o2755, 0o4755, 3, 5, 17, 38, 40, 43, 132, 136, 262, 0x10000000, 0x20000011, 0x7E020000]
+)
 WORDS = INTERESTING | st.integers(0, 0xFFFFFFFF)
 ARGUMENTS = st.builds(lambda low, high: low | high << 32, WORDS, st.just(0) | st.integers(0, 0xFFFFFFFF))
 NUMBERS = st.sampled_from([rule.x86_64 or 0 for rule in RULES] + [rule.aarch64 or 0 for rule in RULES])
