@@ -26,6 +26,7 @@ _PODMAN_FILES = {
     "/etc/group": "group",
     "/etc/passwd": "passwd",
     "/etc/hostname": "hostname",
+    "/etc/localtime": "localtime",  # with --tz
     "/run/.containerenv": ".containerenv",
 }
 _NAMESPACES = ("pid", "network", "ipc", "uts", "mount", "cgroup")

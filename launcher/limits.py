@@ -1,8 +1,10 @@
 """Resource limits: what was asked for, as podman options, and as what stage 2 must read back from inside.
 
 A limit is claimed only when it was read back (`resource_limits`). Sizes are bytes with an optional k, m or g, powers
-of 1024, as podman's own (podman-run(1)).
+of 1024, as podman's own (podman-run(1)). The kernel counts memory in pages, so a size is whole pages of what was asked.
 """
+
+import os
 
 from launcher.value import Value
 from oci.refusal import Refusal
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MOST = 1_000_000_000  # 31 years, for a timeout: what a timer can wait for is bounded
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _MICROSECONDS = 100_000  # the period of cpu.max (cgroup-v2, "CPU Interface Files")
 
 
@@ -58,6 +61,17 @@ def size(text: str) -> int:
     return int(number) * _UNITS[unit]
 
 
+def _pages(text: str) -> int:
+    """Return a size in bytes, rounded down to whole pages; raises ValueError, for less than one too.
+
+    The kernel would round by itself: memory.max down, a tmpfs up, and one of no page at all is no limit (tmpfs(5)).
+    """
+    found = size(text) // _PAGE * _PAGE
+    if not found:
+        raise ValueError(f"is less than a page of memory, {_PAGE} bytes")
+    return found
+
+
 def count(text: str) -> int:
     """Return a number above zero; raises ValueError."""
     if not text.isascii() or not text.isdigit() or int(text) == 0:
@@ -78,14 +92,14 @@ def wait(text: str) -> float:
 
 
 _READERS = {
-    "memory": size,
+    "memory": _pages,
     "cpus": amount,
     "pids": count,
     "timeout": amount,
     "stop_timeout": wait,
-    "shm_size": size,
+    "shm_size": _pages,
     "nofile": count,
-    "tmp_size": size,
+    "tmp_size": _pages,
 }
 
 

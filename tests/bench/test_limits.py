@@ -1,5 +1,6 @@
 """Limits: asked for, read back from inside, claimed only then; what the bench cannot enforce is refused."""
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -28,6 +29,18 @@ def test_what_every_bench_can_enforce(tmp_path: Path) -> None:
     inside = done.receipt["stage2"]
     assert (inside["limit_nofile"], inside["limit_tmp"], inside["limit_shm"]) == ("64", "1048576", "2097152")
     assert Path("/tmp/x").exists() is False
+
+
+def test_a_size_between_pages(tmp_path: Path) -> None:
+    """It is rounded down to whole pages, and what is in force is what the receipt says."""
+    words = ["--tmp-size", "10000000", "--shm-size", "1001k", "--", "sh", "-c", "df -B1 --output=size /tmp /dev/shm"]
+    done = card(*words, receipt=tmp_path / "receipt.json")
+    assert done.status == 0, done.err
+    page = os.sysconf("SC_PAGE_SIZE")
+    sizes = [str(size // page * page) for size in (10_000_000, 1001 << 10)]
+    assert done.out.split()[1:] == sizes
+    assert [done.receipt["stage2"][name] for name in ("limit_tmp", "limit_shm")] == sizes
+    assert done.receipt["guarantees"]["resource_limits"] is True
 
 
 def test_no_limit_is_not_claimed(tmp_path: Path) -> None:

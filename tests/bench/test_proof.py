@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import Run, card, is_old
+from tests.bench.cards import BUSYBOX, Run, card, is_old
 
 WORKER = ["--", "sh", "-c", "echo ran; touch /tmp/ran"]
 STAND_IN = """\
@@ -151,6 +151,20 @@ def test_users_containers_conf_changes_nothing(tmp_path: Path) -> None:
     assert "SECRET" not in done.out
     assert "fuse" not in done.out.split()
     assert "level=full" in done.err
+
+
+ZONE = ("--image", BUSYBOX, "--", "sh", "-c", "ls /etc/localtime; date +%Z")
+
+
+def test_a_time_zone_is_a_cards_own_to_ask_for(tmp_path: Path) -> None:
+    """`--tz` works on an image without time zones, and a containers.conf's does not reach the card."""
+    asked = card("--podman-arg=--tz=Asia/Tokyo", *ZONE)
+    assert (asked.status, asked.out) == (0, "/etc/localtime\nJST\n"), asked.err
+    conf = tmp_path / "containers.conf"
+    conf.write_text('[containers]\ntz = "Asia/Tokyo"\n')
+    given = card(*ZONE, env={**os.environ, "CONTAINERS_CONF": str(conf)})
+    # Debian 12's podman has nothing that is laid over it; its clock is no wall.
+    assert given.out == ("/etc/localtime\nJST\n" if is_old() else "UTC\n"), given.err
 
 
 FLUSH = ["/usr/bin/python3", "-c"]

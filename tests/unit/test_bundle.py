@@ -32,6 +32,15 @@ def test_good() -> None:
     assert problems(bundles.config()) == []
 
 
+def test_a_time_zone() -> None:
+    """`--tz` has podman write one more file of its own; the bench's, or one that can be written, is none of them."""
+    zone = {"destination": "/etc/localtime", "type": "bind", "source": f"/s/{bundles.CONTAINER}/userdata/localtime"}
+    for changed, good in (({}, True), ({"source": "/etc/localtime"}, False), ({"options": ["bind", "rw"]}, False)):
+        config = bundles.config()
+        config["mounts"].append({**zone, "options": ["bind", "ro"], **changed})
+        assert (problems(config) == []) is good
+
+
 def test_joined_network_namespace_is_podmans_own() -> None:
     """With no user namespace of its own podman makes the network one first and hands it in."""
     config, expected = bundles.config(), bundles.expected()

@@ -1,5 +1,7 @@
 """Limits are read strictly, told to podman, and expected back in the kernel's own units."""
 
+import os
+
 import pytest
 
 from launcher import limits
@@ -43,6 +45,23 @@ def test_told_and_expected() -> None:
         "limit_shm": "1048576",
         "limit_tmp": "2097152",
     }
+
+
+@pytest.mark.parametrize("name", ["memory", "shm_size", "tmp_size"])
+def test_whole_pages(name: str) -> None:
+    """The kernel counts in pages: a size is rounded down to them, and podman and stage 2 are told the same."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    for text in (str(3 * page), str(3 * page + 1), f"{4 * page - 1}b"):
+        bounds, refusals = limits.decide({name: text})
+        assert (refusals, getattr(bounds, name)) == ([], 3 * page)
+    assert list(bounds.expected().values()) == [str(3 * page)]
+
+
+@pytest.mark.parametrize("name", ["memory", "shm_size", "tmp_size"])
+def test_less_than_a_page_is_refused(name: str) -> None:
+    """A tmpfs of size zero has no limit at all."""
+    _, refusals = limits.decide({name: str(os.sysconf("SC_PAGE_SIZE") - 1)})
+    assert [(one.reason, "less than a page" in one.text) for one in refusals] == [("bad-limit", True)]
 
 
 def test_no_limit_is_none() -> None:
