@@ -16,7 +16,7 @@ from pathlib import Path
 
 from infra.packaging import completion, entry
 from launcher.registration import install as registration
-from launcher.registration import scope
+from launcher.registration import scope, status
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGES = ("oci", "hooks", "launcher")
@@ -102,7 +102,11 @@ def install(place: Place) -> None:
     finally:
         text = json.dumps(sorted({*earlier, *place.written}), indent=0) + "\n"
         place.put(f"{place.lib}/{LIST}", text.encode())
-    registration.perform(registration.installation(_scope(place), force=True))
+    where = _scope(place)
+    registration.perform(registration.installation(where, force=True))
+    unused = [] if where.root else status.unused(where, {})
+    if unused:
+        raise InstallError("; ".join(f"{one.found} ({one.hint})" for one in unused))
 
 
 def _listed(place: Place) -> list[str]:

@@ -34,12 +34,16 @@ class Change(Value):
 
 
 class Record(Value):
-    """What was installed: the digest of each file of ours, what was there before it, and the folders we made."""
+    """What was installed: the digest of each file of ours, what was there before it, and the folders we made.
+
+    `named` are the hook directories that the drop-in names, none where there is no drop-in of ours.
+    """
 
     files: dict[str, str]
     before: dict[str, bytes | None]
     made: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
 
 def mark(data: bytes) -> str:
@@ -64,8 +68,8 @@ def _from_json(value: dict[str, Any]) -> Record:
     if value["schema"] != SCHEMA:
         raise ValueError(f"its schema is {value['schema']}")
     before = {name: None if text is None else base64.b64decode(text) for name, text in value["before"].items()}
-    made, programs = tuple(value["made"]), tuple(value["programs"])
-    return Record(files=dict(value["files"]), before=before, made=made, programs=programs)
+    lists = {name: tuple(value[name]) for name in ("made", "programs", "named")}
+    return Record(files=dict(value["files"]), before=before, **lists)
 
 
 def save(scope: Scope, record: Record) -> None:
@@ -77,6 +81,7 @@ def save(scope: Scope, record: Record) -> None:
         "before": before,
         "made": list(record.made),
         "programs": list(record.programs),
+        "named": list(record.named),
     }
     put(scope.real(scope.state), (json.dumps(value, indent=1) + "\n").encode())
 

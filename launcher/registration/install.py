@@ -5,6 +5,7 @@ was changed since is refused by name, every one at once, before anything is done
 """
 
 import os
+import shlex
 import shutil
 
 from launcher.registration import change, conf, program, trust
@@ -26,6 +27,11 @@ class Plan(Value):
     record: Record | None
 
     @property
+    def writes(self) -> dict[str, bytes]:
+        """Return what the files hold afterwards, by path."""
+        return {one.path: one.data for one in self.changes if one.data is not None}
+
+    @property
     def changed(self) -> bool:
         """Return whether anything is different afterwards."""
         return any(one.action != KEEP for one in self.changes)
@@ -36,6 +42,7 @@ def installation(scope: Scope, *, force: bool = False) -> Plan:
     files = program.sources()
     place = f"{scope.programs}/{program.digest(files)}"
     old = None if force and not _readable(scope) else change.load(scope)
+    _not_elsewhere(scope, old)
     now = {path: change.current(scope.real(path)) for path in _paths(scope)}
     refusals = [*_where(scope), *_untrusted(scope)]
     refusals += [] if force else _changed(scope, now, old)
@@ -43,17 +50,19 @@ def installation(scope: Scope, *, force: bool = False) -> Plan:
         raise Refused(refusals)
     before = _before(scope, now, old)
     wanted = {f"{scope.hooks_d}/{file.name}": hooksd.render(file).encode() for file in program.pair(scope, files)}
-    if scope.drop_in is not None:
-        wanted[scope.drop_in] = _drop_in(scope, before[scope.drop_in])
+    named = _named(scope, before[scope.drop_in], old)
+    if named:
+        wanted[scope.drop_in] = conf.with_directories(scope.drop_in, before[scope.drop_in], named)
     changes = [_write(path, data, now[path]) for path, data in wanted.items()]
     whole = _is_whole(scope.real(place), files)
     changes.insert(0, Change(action=KEEP if whole else WRITE, path=place))
     programs = tuple(dict.fromkeys([*(old.programs if old else ()), place]))
     record = Record(
         files={path: change.mark(data) for path, data in wanted.items()},
-        before=before,
+        before={path: before[path] for path in wanted},
         made=old.made if old else (),
         programs=programs,
+        named=named,
     )
     return Plan(scope=scope, changes=tuple(changes), place=place, program=files, record=record)
 
@@ -68,7 +77,17 @@ def _readable(scope: Scope) -> bool:
 
 def _paths(scope: Scope) -> list[str]:
     pair = [f"{scope.hooks_d}/{name}" for name in (hooksd.PRESTART_FILE, hooksd.POSTSTOP_FILE)]
-    return pair + ([scope.drop_in] if scope.drop_in is not None else [])
+    return [*pair, scope.drop_in]
+
+
+def _not_elsewhere(scope: Scope, old: Record | None) -> None:
+    """Refuse a directory for the pair that is not the recorded one: it would lose its record and its program."""
+    for path in old.files if old else ():
+        folder = os.path.dirname(path)
+        if path != scope.drop_in and folder != scope.hooks_d:
+            there = "" if folder == site.DEFAULT else f" --hooks-dir {shlex.quote(folder)}"
+            text = f"the hooks are registered in {folder}, and once is enough"
+            raise Refused([Refusal("registration-elsewhere", text, f"card hooks uninstall --{scope.name}{there}")])
 
 
 def _where(scope: Scope) -> list[Refusal]:
@@ -132,16 +151,26 @@ def _before(scope: Scope, now: dict[str, bytes | None], old: Record | None) -> d
         elif data is None or path != scope.drop_in:
             found[path] = None if data is None or _is_ours(path, data) else data
         else:
-            found[path] = data if old is None else conf.without_directory(path, data, scope.hooks_d)
+            found[path] = data if old is None else _without_us(scope, data, old)
     return found
 
 
-def _drop_in(scope: Scope, before: bytes | None) -> bytes:
-    """Return the drop-in's text: the directories that podman has without us, and ours last."""
-    assert scope.drop_in is not None  # noqa: S101 - asked for by whoever has one
-    sites = (site.DEFAULT,) if scope.root else conf.effective({scope.drop_in: before})
-    directories = (*(path for path in sites if path != scope.hooks_d), scope.hooks_d)
-    return conf.with_directories(scope.drop_in, before, directories)
+def _without_us(scope: Scope, data: bytes, old: Record) -> bytes | None:
+    """Return what a drop-in that was changed since holds without our part; what was never ours holds none."""
+    if not old.named:
+        return data
+    return conf.without_directories(scope.drop_in, data, old.before.get(scope.drop_in), old.named)
+
+
+def _named(scope: Scope, before: bytes | None, old: Record | None) -> tuple[str, ...]:
+    """Return what the drop-in is to name: the directories that podman has without it, and ours last.
+
+    None where those hold ours already, unless one was written once: taking it away is left to an uninstallation.
+    """
+    sites = (site.DEFAULT,) if scope.root else conf.effective({scope.drop_in: before}, everyone=scope.everyone)
+    if scope.hooks_d in sites and not (old and old.named):
+        return ()
+    return (*(path for path in sites if path != scope.hooks_d), scope.hooks_d)
 
 
 def _write(path: str, data: bytes, now: bytes | None) -> Change:
@@ -158,6 +187,7 @@ def _is_whole(place: str, files: dict[str, bytes]) -> bool:
 def removal(scope: Scope, *, force: bool = False) -> Plan:
     """Return what an uninstallation would do; raises Refused for each file of ours that somebody changed since."""
     old = change.load(scope) or Record(files={}, before={})
+    _not_elsewhere(scope, old)
     now = {path: change.current(scope.real(path)) for path in _paths(scope)}
     ours = {
         path: data for path, data in now.items() if data is not None and (path in old.files or _is_ours(path, data))
@@ -171,10 +201,10 @@ def removal(scope: Scope, *, force: bool = False) -> Plan:
 
 
 def _undo(scope: Scope, path: str, data: bytes, old: Record) -> Change:
-    before = old.before.get(path)
+    before, back = old.before.get(path), RESTORE
     if path == scope.drop_in and old.files.get(path) != change.mark(data):
-        return Change(action=WRITE, path=path, data=conf.without_directory(path, data, scope.hooks_d))
-    return Change(action=REMOVE if before is None else RESTORE, path=path, data=before)
+        before, back = _without_us(scope, data, old), WRITE
+    return Change(action=REMOVE if before is None else back, path=path, data=before)
 
 
 def perform(plan: Plan) -> None:

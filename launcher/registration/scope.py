@@ -20,16 +20,22 @@ SYSTEM_PREFIX = "/usr/local"
 class Scope(Value):
     """One registration's places, as they are once installed; `root` (DESTDIR) goes before each to write there.
 
-    `python` is the interpreter that runs the hooks, this one's own when it is empty.
+    `drop_in` is written only where podman would not look into `hooks_d` without it. `python` is the interpreter that
+    runs the hooks, this one's own when it is empty.
     """
 
     name: str
     programs: str
     hooks_d: str
-    drop_in: str | None
+    drop_in: str
     state: str
     root: str = ""
     python: str = ""
+
+    @property
+    def everyone(self) -> bool:
+        """Return whether what podman reads for every user counts, and not what it reads for the caller."""
+        return self.name == SYSTEM and os.geteuid() == 0
 
     def real(self, path: str) -> str:
         """Return where a place is written now."""
@@ -60,17 +66,16 @@ def _base(variable: str, home: str, below: str) -> str:
 
 
 def system(*, prefix: str = SYSTEM_PREFIX, hooks_d: str = site.DEFAULT, root: str = "", python: str = "") -> Scope:
-    """Return the registration for every user of the bench; a directory that is not podman's own gets a drop-in."""
+    """Return the registration for every user of the bench."""
     wrong = [path for path in (prefix, hooks_d) if not path.startswith("/") or os.path.normpath(path) != path]
     if wrong or (root and not root.startswith("/")):
         text = f"{(*wrong, root)[0]!r} is not an absolute, normal path"
         raise Refused([Refusal("bad-path", text, "write it in full, without a / at the end")])
-    own = hooks_d == site.DEFAULT
     return Scope(
         name=SYSTEM,
         programs=f"{prefix}/lib/card-run/registered",
         hooks_d=hooks_d,
-        drop_in=None if own else f"/etc/containers/containers.conf.d/{DROP_IN}",
+        drop_in=f"/etc/containers/containers.conf.d/{DROP_IN}",
         state=f"{prefix}/lib/card-run/registration.json",
         root=root.rstrip("/"),
         python=python,

@@ -5,6 +5,7 @@ Findings come in the order in which podman would need the pieces. Looking change
 
 import os
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 from launcher.registration import change, conf, program, trial, trust
@@ -38,7 +39,7 @@ def look(scope: Scope) -> list[Finding]:
         return [Finding(name="files", good=False, found=one.text, hint=hint) for one in error.refusals]
     found = [Finding(name="files", good=True, found=f"{len(pair)} files in {scope.hooks_d}"), *_record(scope)]
     found += [_program(scope, pair), *_trusted(scope, pair)]
-    return [*found, *_read_by_podman(scope)]
+    return [*found, *_read_by_podman(scope, {})]
 
 
 def registered(scope: Scope) -> bool:
@@ -95,10 +96,15 @@ def _trusted(scope: Scope, pair: list[HookFile]) -> list[Finding]:
     return found or [Finding(name="ownership", good=True, found="only you and root can change what is registered")]
 
 
-def _read_by_podman(scope: Scope) -> list[Finding]:
+def unused(scope: Scope, instead: Mapping[str, bytes]) -> list[Finding]:
+    """Return why podman does not use the registration; `instead` gives other bytes for a path, as once written."""
+    return [one for one in _read_by_podman(scope, instead) if not one.good]
+
+
+def _read_by_podman(scope: Scope, instead: Mapping[str, bytes]) -> list[Finding]:
     """Look whether podman's configuration leads to the registration, and what it lost on the way."""
     try:
-        chain = conf.chain()
+        chain = conf.chain(instead, everyone=scope.everyone)
     except Refused as error:
         return [Finding(name="containers.conf", good=False, found=one.text) for one in error.refusals]
     directories = chain[-1].directories if chain else (site.DEFAULT,)
@@ -112,16 +118,20 @@ def _read_by_podman(scope: Scope) -> list[Finding]:
 
 
 def _mend(scope: Scope, last: str) -> str:
-    if last in ("", scope.drop_in):
+    """Return what makes podman look there: the drop-in, where no later file would take its word back."""
+    ours = conf.with_directories(scope.drop_in, None, (scope.hooks_d,))
+    if scope.hooks_d in conf.effective({scope.drop_in: ours}, everyone=scope.everyone):
         return f"card hooks install --{scope.name}"
     return f"add {scope.hooks_d} to hooks_dir in {last}"
 
 
 def _lost(scope: Scope, chain: list[conf.Named]) -> list[Finding]:
     """Look for directories that earlier files name and our drop-in, which replaces them, does not."""
-    at = next((at for at, one in enumerate(chain) if one.path == scope.drop_in), 0)
+    at = next((at for at, one in enumerate(chain) if one.path == scope.drop_in), None)
+    if at is None:
+        return []
     before = chain[at - 1].directories if at else (site.DEFAULT,)
-    lost = [path for path in before if at < len(chain) and path not in chain[-1].directories]
+    lost = [path for path in before if path not in chain[-1].directories]
     hint = f"card hooks install --{scope.name}"
     text = "is named by an earlier containers.conf, and our drop-in takes it away"
     return [Finding(name="site's hooks", good=False, found=f"{path} {text}", hint=hint) for path in lost]

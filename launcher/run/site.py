@@ -29,13 +29,16 @@ def hooks_dirs() -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def files() -> "Iterator[str]":
-    """Yield the configuration files that podman reads, the later ones winning; not all of them exist."""
+def files(*, everyone: bool = False) -> "Iterator[str]":
+    """Yield the configuration files that podman reads, the later ones winning; not all of them exist.
+
+    With `everyone` those of every user alike: nothing of the caller's environment or home directory.
+    """
     only = os.environ.get("CONTAINERS_CONF")
-    if only:
+    if only and not everyone:
         yield only
         return
-    for base in ("/usr/share/containers", "/etc/containers", f"{config_home()}/containers"):
+    for base in ("/usr/share/containers", "/etc/containers", *(() if everyone else (f"{config_home()}/containers",))):
         yield f"{base}/containers.conf"
         folder = f"{base}/containers.conf.d"
         if os.path.isdir(folder):

@@ -43,10 +43,17 @@ def install(  # noqa: PLR0913 - one option each
 ) -> None:
     """Register the hooks: a copy of their program, the hooks.d pair, and a drop-in where podman needs one.
 
+    Exit status 1 when podman would not use them all the same.
+
     Example: card hooks install --user --dry-run
     """
     where = _scope(user=user, system=system, prefix=prefix, hooks_dir=hooks_dir, destdir=destdir)
-    _carry_out(installing.installation(where, force=force), dry_run=dry_run, as_json=as_json)
+    plan = installing.installation(where, force=force)
+    _carry_out(plan, dry_run=dry_run, as_json=as_json)
+    unused = [] if where.root else status.unused(where, plan.writes if dry_run else {})
+    for finding in unused:
+        sys.stderr.write(_line(finding))
+    raise typer.Exit(1 if unused else 0)
 
 
 @app.command()
@@ -132,7 +139,9 @@ def _tell(findings: list[Finding], facts: dict[str, Any], *, as_json: bool) -> N
         rows = [finding.as_dict() for finding in findings]
         sys.stdout.write(json.dumps({**facts, "findings": rows}, indent=2) + "\n")
         return
-    for finding in findings:
-        hint = f"  ({finding.hint})" if not finding.good and finding.hint else ""
-        line = f"{'ok' if finding.good else 'NO':3} {finding.name:16} {finding.found}{hint}"
-        sys.stdout.write(output.printable(line) + "\n")
+    sys.stdout.write("".join(map(_line, findings)))
+
+
+def _line(finding: Finding) -> str:
+    hint = f"  ({finding.hint})" if not finding.good and finding.hint else ""
+    return output.printable(f"{'ok' if finding.good else 'NO':3} {finding.name:16} {finding.found}{hint}") + "\n"

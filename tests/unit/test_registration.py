@@ -5,10 +5,12 @@ import stat
 from pathlib import Path
 
 import pytest
+import typer
 
 from launcher.registration import change, conf, install, program, scope, status, trust
 from launcher.registration.scope import DROP_IN, Scope
 from launcher.run import site
+from launcher.verbs import hooks
 from oci import hooksd
 from oci.refusal import Refused
 
@@ -116,6 +118,107 @@ def test_a_drop_in_that_was_changed_since(mine: Scope) -> None:
     install.perform(install.removal(mine, force=True))
     assert b'runtime = "crun" # mine' in drop_in(mine).read_bytes()
     assert site.hooks_dirs() == (site.DEFAULT,)
+
+
+CHANGES = {
+    "a comment in a file of ours": (None, b"# mine\n", b"[engine]\n# mine\n"),
+    "a key in a file of ours": (None, b'runtime = "crun"\n', b'[engine]\nruntime = "crun"\n'),
+    "a blank line in a file of ours": (None, b"\n", None),
+    "a comment in a file of theirs": (SITE, b"# mine\n", SITE + b"# mine\n"),
+    "a comment in a file of theirs without the key": (b"# theirs\n", b"# mine\n", b"# theirs\n\n[engine]\n# mine\n"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_forced_away_nothing_of_ours_stays(what: str, mine: Scope) -> None:
+    """A changed drop-in keeps what was added, and its hooks_dir is what it was: what the site names later counts."""
+    theirs, added, left = CHANGES[what]
+    main = drop_in(mine).parent.parent / "containers.conf"
+    drop_in(mine).parent.mkdir(parents=True)
+    if theirs is not None:
+        drop_in(mine).write_bytes(theirs)
+    main.write_bytes(SITE.replace(b"/site/", b"/early/"))
+    installed(mine)
+    main.write_bytes(SITE.replace(b"/site/", b"/later/"))
+    drop_in(mine).write_bytes(drop_in(mine).read_bytes() + added)
+    install.perform(install.removal(mine, force=True))
+    assert conf.read(str(drop_in(mine))) == left
+    assert site.hooks_dirs() == (("/site/hooks.d",) if theirs == SITE else ("/later/hooks.d",))
+
+
+def test_forced_away_from_a_list_that_was_changed(mine: Scope) -> None:
+    """A directory that somebody added to our list is theirs, and stays."""
+    installed(mine)
+    text = drop_in(mine).read_text()
+    drop_in(mine).write_text(text.replace("hooks_dir = [\n", 'hooks_dir = [\n    "/added",\n'))
+    install.perform(install.removal(mine, force=True))
+    assert site.hooks_dirs() == ("/added", site.DEFAULT)
+
+
+def test_podmans_own_directory_needs_a_drop_in_only_where_it_is_not_read(
+    mine: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site's hooks_dir without podman's own directory keeps the hooks there unread: then it is named after theirs."""
+    monkeypatch.setattr(site, "DEFAULT", mine.hooks_d)
+    installed(mine)
+    assert not drop_in(mine).exists()
+    main = drop_in(mine).parent.parent / "containers.conf"
+    main.parent.mkdir(parents=True)
+    main.write_bytes(SITE)
+    (bad,) = [one for one in status.look(mine) if not one.good]
+    assert (bad.name, bad.hint) == ("containers.conf", "card hooks install --test")
+    installed(mine)
+    assert site.hooks_dirs() == ("/site/hooks.d", mine.hooks_d)
+    assert all(one.good for one in status.look(mine))
+    assert actions(installed(mine)) == {change.KEEP}
+    install.perform(install.removal(mine))
+    assert main.read_bytes() == SITE
+    assert not drop_in(mine).exists()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("taken", [False, True])
+def test_an_installation_that_podman_would_not_use(
+    mine: Scope, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, taken: bool, dry_run: bool
+) -> None:
+    """Exit status 1, and what status says of it: a file further along names other directories."""
+    monkeypatch.setattr(scope, "user", lambda: mine)
+    later = drop_in(mine).with_name("zzz.conf")
+    if taken:
+        later.parent.mkdir(parents=True)
+        later.write_text('[engine]\nhooks_dir = ["/peer"]\n')
+    with pytest.raises(typer.Exit) as ended:
+        hooks.install(user=True, dry_run=dry_run)
+    told = capsys.readouterr()
+    assert ended.value.exit_code == (1 if taken else 0)
+    assert (f"{later} names /peer: the hooks in {mine.hooks_d} are silently not used" in told.err) is taken
+    assert f"{mine.drop_in}\n" in told.out
+    assert drop_in(mine).exists() is not dry_run
+
+
+def test_what_every_user_has(mine: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the bench as a whole neither the caller's environment nor the caller's own files count."""
+    installed(mine)
+    assert mine.hooks_d in conf.effective()
+    assert mine.hooks_d not in conf.effective(everyone=True)
+    monkeypatch.setenv("CONTAINERS_CONF", "/elsewhere.conf")
+    assert not any("elsewhere" in path for path in site.files(everyone=True))
+
+
+def test_a_second_place_for_the_pair_is_refused(tmp_path: Path) -> None:
+    """One prefix keeps one record: another directory's pair would lose its program with the first one's removal."""
+    first = scope.system(hooks_d="/etc/first", root=str(tmp_path))
+    installed(first)
+    before = everything(tmp_path)
+    second = scope.system(root=str(tmp_path))
+    hint = r"card hooks uninstall --system --hooks-dir /etc/first\)"
+    for refused in (install.installation, install.removal):
+        for force in (False, True):
+            with pytest.raises(Refused, match=f"registration-elsewhere the hooks are registered in /etc/first.*{hint}"):
+                refused(second, force=force)
+    assert everything(tmp_path) == before
+    install.perform(install.removal(first))
+    assert everything(tmp_path) == {}
 
 
 def test_a_hook_file_that_was_changed_since(mine: Scope) -> None:

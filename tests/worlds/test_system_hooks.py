@@ -44,6 +44,23 @@ def test_for_every_user(where: tuple[str, ...]) -> None:
     assert done.returncode == 1
 
 
+def test_where_the_bench_names_other_directories() -> None:
+    """A bench whose containers.conf leaves podman's own directory out gets a drop-in, and keeps its own hooks."""
+    main = Path("/etc/containers/containers.conf")
+    there, before = everything(), main.read_bytes() if main.exists() else None
+    main.write_text('[engine]\nhooks_dir = ["/etc/site-hooks"]\n')
+    try:
+        root("install")
+        done = as_user(f"{CARD} card hooks status --json")
+        root("uninstall")
+    finally:
+        main.unlink() if before is None else main.write_bytes(before)
+    told = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 0, told
+    assert told["containers.conf"]["found"].endswith("/etc/site-hooks, /usr/share/containers/oci/hooks.d")
+    assert everything() == there
+
+
 def test_a_user_may_not() -> None:
     """An ordinary user cannot register for everybody, and is told; nothing is written."""
     before = everything()
