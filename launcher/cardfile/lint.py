@@ -1,10 +1,12 @@
 """Everything that is wrong with a card file, or with a user's defaults, told as compilers tell it.
 
 Beside what every reading finds, this says what a run would find without looking at more of the bench than the file's
-own place: a card that the worker could rewrite, and one that contradicts itself or states what no wall can hold. A
-card is judged alone, without the bench's ceiling and anybody's defaults; one that wants a grant is a good card.
+own place: a card that the worker could rewrite, and one that contradicts itself or states what no wall can hold; of a
+card that is not well formed, of the parts that are. A card is judged alone, without the bench's ceiling and anybody's
+defaults; one that wants a grant is a good card.
 """
 
+import itertools
 import os
 import shlex
 from typing import Any
@@ -13,9 +15,10 @@ from launcher import options, reach
 from launcher.access.compiled import unavailable
 from launcher.access.judge import Problem
 from launcher.access.profile import Profile
-from launcher.cardfile import load, merge, origin, paths, position
+from launcher.cardfile import load, merge, origin, paths, shape
 from launcher.cardfile.keys import ACCESS
 from launcher.cardfile.load import Located, Source
+from launcher.cardfile.position import Where
 from launcher.fs.paths import below
 from launcher.network import NONE
 from launcher.request import Request
@@ -30,18 +33,53 @@ def problems(path: str) -> list[Located]:
     place = os.path.abspath(path)
     defaults = place == options.user_config()
     data = load.text(path, hint="" if defaults else shlex.join(("card", "new", path)))
-    table, located = load.judged(data, base=os.path.dirname(place), defaults=defaults)
-    if located or defaults:
-        return located
-    marks = position.marks(data.decode())
-    found = [*_rewritable(table, place), *_impossible(load.good(load.CARD, place, data, table))]
-    return sorted((_located(one, marks) for one in found), key=lambda one: (one.line, one.column))
+    table, syntax = load.parsed(data)
+    if syntax is not None:
+        return [syntax]
+    found = shape.problems(table, base=os.path.dirname(place), defaults=defaults)
+    if not defaults:
+        found += _of_sound_parts(table, {one.where for one in found}, place, data)
+    return load.located(found, data)
 
 
-def _located(problem: Problem, marks: dict[position.Where, position.Mark]) -> Located:
-    line, column = position.nearest(marks, problem.where).value
-    key = ".".join(str(step) for step in problem.where)
-    return Located(line=line, column=column, key=key, text=problem.text, hint=problem.hint)
+def _of_sound_parts(table: dict[str, Any], wrong: set[Where], place: str, data: bytes) -> list[Problem]:
+    """Return what a run would find of a table without what is wrong in it, each where it stands in the whole.
+
+    Of `[access]` nothing is concluded while anything in it is wrong, and nothing of who writes the card while `protect`
+    is: a missing word closes more than was meant.
+    """
+    sound: dict[str, Any] = _without(table, wrong, ())
+    found = [] if _touches(wrong, "protect") else _rewritable(sound, place)
+    if _touches(wrong, ACCESS):
+        sound.pop(ACCESS, None)
+    found += _impossible(load.good(load.CARD, place, data, sound))
+    return [one.replace(where=_original(one.where, wrong)) for one in found]
+
+
+def _touches(wrong: set[Where], name: str) -> bool:
+    return any(where[0] == name for where in wrong)
+
+
+def _without(value: Any, wrong: set[Where], where: Where) -> Any:
+    if isinstance(value, dict):
+        pairs: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return {key: _without(item, wrong, (*where, key)) for key, item in pairs.items() if (*where, key) not in wrong}
+    if isinstance(value, list):
+        items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return [_without(item, wrong, (*where, at)) for at, item in enumerate(items) if (*where, at) not in wrong]
+    return value
+
+
+def _original(where: Where, wrong: set[Where]) -> Where:
+    """Return the keys in the whole table of what `where` leads to in the one without what is wrong."""
+    found: Where = ()
+    for step in where:
+        if isinstance(step, int):
+            kept = (at for at in itertools.count() if (*found, at) not in wrong)
+            found = (*found, next(itertools.islice(kept, step, None)))
+        else:
+            found = (*found, step)
+    return found
 
 
 def _impossible(source: Source) -> list[Problem]:
@@ -98,7 +136,7 @@ def _unreached(request: Request) -> list[Problem]:
     """Return the hosts of a card that has no network."""
     if request.net != NONE:
         return []
-    named: list[tuple[position.Where, object]] = [
+    named: list[tuple[Where, object]] = [
         (("hosts",), request.allow_host),
         (("worker", "model_host"), request.model_host),
     ]
@@ -133,14 +171,12 @@ def _rewritable(table: dict[str, Any], place: str) -> list[Problem]:
     ]
 
 
-def _writable(table: dict[str, Any]) -> list[tuple[position.Where, str]]:
-    found: list[tuple[position.Where, str]] = [
-        (("write", index), path) for index, path in enumerate(table.get("write", ()))
-    ]
+def _writable(table: dict[str, Any]) -> list[tuple[Where, str]]:
+    found: list[tuple[Where, str]] = [(("write", index), path) for index, path in enumerate(table.get("write", ()))]
     access: dict[str, Any] = table.get(ACCESS, {})
-    if access.get("workspace_write") == "allow":
+    if access.get("workspace_write") == "allow" and "workspace" in access:
         found.append(((ACCESS, "workspace"), access["workspace"]))
     for index, root in enumerate(access.get("roots", ())):
-        if root.get("write") == "allow":
+        if root.get("write") == "allow" and "path" in root:
             found.append(((ACCESS, "roots", index, "path"), root["path"]))
     return found

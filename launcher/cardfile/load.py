@@ -121,10 +121,13 @@ def judged(data: bytes, *, base: str, defaults: bool = False) -> "tuple[dict[str
     table, problem = parsed(data)
     if problem is not None:
         return {}, [problem]
-    problems = shape.problems(table, base=base, defaults=defaults)
+    return table, located(shape.problems(table, base=base, defaults=defaults), data)
+
+
+def located(problems: list[Problem], data: bytes) -> list[Located]:
+    """Return the problems of a file's bytes with their places, in the order of the lines."""
     marks = position.marks(data.decode()) if problems else {}
-    located = [_located(one, marks) for one in problems]
-    return table, sorted(located, key=lambda one: (one.line, one.column))
+    return sorted((_located(one, marks) for one in problems), key=lambda one: (one.line, one.column))
 
 
 def _located(problem: Problem, marks: dict[position.Where, position.Mark]) -> Located:

@@ -237,7 +237,7 @@ def test_lint_tells_every_problem(place: Path) -> None:
 def test_lint_knows_what_the_worker_could_rewrite(place: Path) -> None:
     """A card in what it lets the worker write is told before any run refuses it."""
     said = {
-        'write = [".", "x"]': ["write.0"],
+        'write = [".", "x"]': ["write[0]"],
         'write = ["."]\nprotect = ["card.toml"]': [],
         'write = ["x"]': [],
         f'{ACCESS}workspace_write = "allow"': ["access.workspace"],
@@ -250,7 +250,7 @@ def test_lint_knows_what_the_worker_could_rewrite(place: Path) -> None:
 
 UNREACHED = 'net = "none"\nhosts = ["pypi.org"]\n'
 IMPOSSIBLE = {
-    "a closed root in what may be read": (f'{ACCESS}[[access.roots]]\npath = "keys"\n', ["6:8 access.roots.0.path"]),
+    "a closed root in what may be read": (f'{ACCESS}[[access.roots]]\npath = "keys"\n', ["6:8 access.roots[0].path"]),
     "a workspace that is closed in a root": (
         '[access]\nworkspace = "."\ncommand = "allow"\n[[access.roots]]\npath = ".."\nread = "allow"\n',
         ["2:13 access.workspace"],
@@ -262,24 +262,24 @@ IMPOSSIBLE = {
         ["3:14 worker.model_host"],
     ),
     "hosts and no network of a profile": (f"{UNREACHED}{ACCESS}", ["2:9 hosts"]),
-    "hosts and a profile that denies them": (f'hosts = [\n"pypi.org"]\n{ACCESS}', ["2:1 hosts.0"]),
-    "one path twice": ('read = ["x", "data"]\nwrite = ["data/../data"]\n', ["1:14 read.1"]),
+    "hosts and a profile that denies them": (f'hosts = [\n"pypi.org"]\n{ACCESS}', ["2:1 hosts[0]"]),
+    "one path twice": ('read = ["x", "data"]\nwrite = ["data/../data"]\n', ["1:14 read[1]"]),
     "one path three times": (
         'read = ["data"]\nread_noexec = ["./data"]\nwrite = ["data"]\n',
-        ["1:9 read.0", "2:16 read_noexec.0"],
+        ["1:9 read[0]", "2:16 read_noexec[0]"],
     ),
-    "a list beyond the profile": (f'read_noexec = ["x", "/srv/data"]\n{ACCESS}', ["1:21 read_noexec.1"]),
-    "writing beyond the profile": (f'write = ["out"]\n{ACCESS}', ["1:10 write.0"]),
+    "a list beyond the profile": (f'read_noexec = ["x", "/srv/data"]\n{ACCESS}', ["1:21 read_noexec[1]"]),
+    "writing beyond the profile": (f'write = ["out"]\n{ACCESS}', ["1:10 write[0]"]),
     "reading what is written": (
         f'protect = ["card.toml"]\nread = ["."]\n{ACCESS}workspace_write = "allow"\n',
-        ["2:9 read.0"],
+        ["2:9 read[0]"],
     ),
     "a real HOME": (f'home = "real"\n{ACCESS}', ["1:8 home"]),
     "a command that is denied": (f"{ACCESS.replace('allow', 'deny')}", ["4:11 access.command"]),
     "a command that is not stated": ('image = "localhost/x"\n[access]\nworkspace = "."\n', ["2:1 access.command"]),
     "several": (
         f'home = "real"\nwrite = ["/out"]\nhosts = ["a.example"]\n{ACCESS}[[access.roots]]\npath = "keys"\n',
-        ["1:8 home", "2:10 write.0", "3:10 hosts.0", "9:8 access.roots.0.path"],
+        ["1:8 home", "2:10 write[0]", "3:10 hosts[0]", "9:8 access.roots[0].path"],
     ),
 }
 
@@ -308,6 +308,39 @@ POSSIBLE = {
     'host_read = "allow"\nhost_write = "allow"\n',
     "a real HOME": f'home = "real"\n{ACCESS}home = "real"\n',
 }
+
+
+MALFORMED = {
+    "an unknown key": f'{UNREACHED}write = ["."]\ncomand = ["x"]\n',
+    "a bad value elsewhere": f'{UNREACHED}write = ["."]\n[limits]\nmemory = "lots"\n',
+    "a bad element before": f'{UNREACHED}write = ["\\u0007", "x", "."]\n',
+    "something that is no table": f'{UNREACHED}write = ["."]\nlimits = 3\n',
+    "a bad profile": f'{UNREACHED}write = ["."]\n{ACCESS}netwerk = "allow"\n',
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_lint_judges_the_parts_that_are_well_formed(name: str, place: Path) -> None:
+    """One mistake hides no other: who could rewrite the card, and hosts that nothing reaches, are told beside it."""
+    (place / "card.toml").write_text(MALFORMED[name])
+    found = {one.key: one.line for one in lint.problems("card.toml")}
+    writable = "write[2]" if "element" in name else "write[0]"
+    assert (len(found), found.get("hosts"), found.get(writable)) == (3, 2, 3), found
+
+
+HALF = {
+    "a profile without a workspace": '[access]\nworkspace_write = "allow"\nworkspace_read = "allow"\n',
+    "a root without a path": f'{ACCESS}[[access.roots]]\nread = "allow"\nwrite = "allow"\n',
+    "a level that is no word": f'hosts = ["pypi.org"]\n{ACCESS}network = "alow"\n',
+    "a protect that is no list": 'write = ["."]\nprotect = "card.toml"\n',
+}
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_lint_concludes_nothing_from_half_a_profile(name: str, place: Path) -> None:
+    """A word that is missing or misspelt closes more than was meant: what would follow from that is not told."""
+    (place / "card.toml").write_text(HALF[name])
+    assert len(lint.problems("card.toml")) == 1, lint.problems("card.toml")
 
 
 @pytest.mark.parametrize("name", POSSIBLE)
