@@ -9,17 +9,19 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from launcher.access.judge import ALLOW
 from launcher.cardfile import keys, paths, position
 from launcher.cardfile.load import Source
 from launcher.cardfile.position import Where
 from launcher.launch import Launch
+from launcher.network import NONE
 from launcher.request import Request
 from launcher.value import Value
 from oci.refusal import Refusal
 
 DEFAULT, FLAG, IMPLIED = "default", "flag", "implied"
 # Options that are no key of a card and of no file, in the order they are shown.
-_FLAGS = ("egress", "resolve_timeout", "env_host", "git_writable", "landlock", "podman_arg")
+_FLAGS = ("egress", "resolve_timeout", "env_host", "git_writable", "keep", "landlock", "podman_arg")
 _ACCESS_FIELDS = ("read", "write", "cwd")
 
 
@@ -32,12 +34,15 @@ class Row(Value):
 
 
 def rows(launch: Launch) -> list[Row]:
-    """Return every value of a run with its origin, one row for each element of a list; unset ones are left out."""
+    """Return every value of a run with its origin, one row for each element of a list; unset ones are left out.
+
+    What several layers say is told once, with the one that is nearest to the run.
+    """
     lines, found = _Lines(), list[Row]()
     known = [(key.dotted, key.field, key.where) for key in keys.KEYS if key.field]
     flags = [(f"--{name.replace('_', '-')}", name, (name,)) for name in _FLAGS]
     for name, field, where in [*known, *flags]:
-        for item in _items(field, getattr(launch.asked, field)):
+        for item in dict.fromkeys(_items(field, getattr(launch.asked, field))):
             found.append(Row(key=name, value=_said(field, item), origin=_origin(launch, lines, field, where, item)))
     return [*found, *_profile(launch, lines)]
 
@@ -101,9 +106,13 @@ def _place(values: dict[str, Any], field: str, item: Any) -> tuple[int, ...] | N
 
 
 def _stated(request: Request, lines: _Lines, field: str, item: Any) -> str:
-    """Return the line of `[access]` that a path comes from, or ""."""
+    """Return the line of `[access]` that a path comes from, or a network of none; else ""."""
     card = request.merged.card if request.merged else None
-    if card is None or field not in _ACCESS_FIELDS:
+    if card is None:
+        return ""
+    if (field, item) == ("net", NONE) and request.profile and request.profile.network != ALLOW:
+        return lines.of(card, (keys.ACCESS, "network"))
+    if field not in _ACCESS_FIELDS:
         return ""
     found = [where for path, where in profile_paths(card) if path == item]
     return lines.of(card, found[0]) if found else ""

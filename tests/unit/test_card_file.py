@@ -522,6 +522,32 @@ def test_origins(place: Path, own_home: Path) -> None:
     assert rows["name", "agent"] == f"the name of {place}/agent.toml"
 
 
+def test_what_every_layer_says_is_told_once(place: Path, own_home: Path) -> None:
+    """A host that a flag, the card and the defaults name is one row, the flag's."""
+    (own_home / ".config/card-run/config.toml").write_text('hosts = ["pypi.org", "model.example.org"]\n')
+    found, _ = judged(place, 'hosts = ["pypi.org"]\n', "--allow-host", "pypi.org", "--", "x")
+    rows = [(row.value, row.origin.rpartition(" ")[2]) for row in origin.rows(found) if row.key == "hosts"]
+    assert rows == [("pypi.org", "flag"), ("model.example.org", "1")]
+
+
+@pytest.mark.parametrize(("said", "line"), [('network = "deny"\n', 4), ("", 1)])
+def test_a_network_that_the_profile_closes_is_its_doing(said: str, line: int, place: Path) -> None:
+    """`net = none` comes from the line that denies the network, or from the table that does not speak of it."""
+    found, refused = judged(place, f'[access]\nworkspace = "work"\ncommand = "allow"\n{said}', "--", "x")
+    assert refused == []
+    rows = {(row.key, row.value): row.origin for row in origin.rows(found)}
+    assert rows["net", "none"] == f"card file {place}/agent.toml line {line}"
+
+
+def test_what_outlives_a_run_is_shown(place: Path) -> None:
+    """`--keep` is a value of the plan too."""
+    kept = place / "kept"
+    kept.mkdir(mode=0o700)
+    found, refused = judged(place, "", "--keep", str(kept), "--", "x")
+    assert refused == []
+    assert ("--keep", str(kept), "flag") in [(row.key, row.value, row.origin) for row in origin.rows(found)]
+
+
 def test_a_plan_shows_no_variables_value(place: Path) -> None:
     """A plan is for showing: it names variables, and where they come from."""
     found, _ = judged(place, 'env = ["TOKEN=s3cret"]', "--env", "KEY=al so", "--env", "HOME", "--", "x")
