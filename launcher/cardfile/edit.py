@@ -1,19 +1,21 @@
-"""Changing one key of a card file, its comments and order kept (tomlkit), and writing it back whole or not at all.
+"""Changing keys of a card file, their comments and order kept (tomlkit), and writing it back whole or not at all.
 
 The rule: a change never makes a card worse. What it came to is judged like any card before it is written, and what was
 wrong before and still is does not stand in the way of mending the rest.
 """
 
 import contextlib
+import difflib
 import os
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tomlkit
 import tomlkit.exceptions
+from tomlkit.items import Array
 
 from launcher.access import judge
 from launcher.cardfile import keys, kinds, load
@@ -88,15 +90,51 @@ def _bad_value(key: Key, text: str) -> Refusal:
     return Refusal("bad-value", f"{key.dotted} {text}")
 
 
-def assign(text: str, key: Key, new: Any, *, base: str) -> str:
-    """Return the text with a key set, in place of a comment that shows it if there is one; raises Refused."""
-    plain = _changed(text, key, lambda table: table.__setitem__(key.name, new), base)
+def changed(text: str, changes: Iterable[Callable[[str], str]], *, base: str) -> str:
+    """Return the text after every change; raises Refused when it is worse then, whatever it was in between.
+
+    Where every line ends in CRLF, every line still does.
+    """
+    ends = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
+    before = after = text.replace(ends, "\n")
+    for change in changes:
+        after = change(after)
+    known = _problems(before, base)
+    worse = [one for one in _problems(after, base).items() if one[0] not in known]
+    if worse:
+        raise Refused([Refusal("bad-value", _worse(where, said), hint) for (where, said), hint in worse])
+    return after.replace("\n", ends)
+
+
+def assign(text: str, key: Key, new: Any) -> str:
+    """Return the text with a key set, in place of a comment that shows it if there is one."""
+    plain = _edited(text, key, lambda table: _put(table, key.name, new))
     if lookup(text, key) is None:
         wanted = load.parsed(plain.encode())[0]
         for candidate in _uncommented(text, key, new):
             if load.parsed(candidate.encode()) == (wanted, None):
                 return candidate
     return plain
+
+
+def _put(table: Any, name: str, new: Any) -> None:
+    """Set a key; in a list that stands on several lines only what differs moves, so what stays keeps its comments."""
+    old = table.get(name)
+    if (
+        not isinstance(old, Array)
+        or "\n" not in old.as_string()
+        or not all(isinstance(one, str) for one in old.unwrap())
+    ):
+        table[name] = new
+        return
+    steps = difflib.SequenceMatcher(a=old.unwrap(), b=new, autojunk=False).get_opcodes()
+    for kind, start, end, first, last in reversed(steps):
+        if kind == "equal":
+            continue
+        for index in reversed(range(start, end)):
+            del old[index]
+        for index, item in enumerate(new[first:last], start):
+            old.insert(index, item)
 
 
 def _uncommented(text: str, key: Key, new: Any) -> Iterator[str]:
@@ -108,8 +146,8 @@ def _uncommented(text: str, key: Key, new: Any) -> Iterator[str]:
             yield "\n".join([*lines[:index], f"{key.name} = {said}", *lines[index + 1 :]])
 
 
-def extend(text: str, key: Key, new: list[str], *, base: str) -> str:
-    """Return the text with elements added to a list, those it has already left out; raises Refused."""
+def extend(text: str, key: Key, new: list[str]) -> str:
+    """Return the text with elements added to a list, those it has already left out; raises Refused for no list."""
     if not key.kind.many:
         raise Refused([_bad_value(key, "is no list")])
 
@@ -119,16 +157,15 @@ def extend(text: str, key: Key, new: list[str], *, base: str) -> str:
             if item not in there.unwrap():
                 there.append(item)
 
-    return _changed(text, key, change, base)
+    return _edited(text, key, change)
 
 
-def remove(text: str, key: Key, *, base: str) -> str:
-    """Return the text without a key; one that is not there is no mistake. Raises Refused."""
-    return _changed(text, key, lambda table: table.pop(key.name, None), base)
+def remove(text: str, key: Key) -> str:
+    """Return the text without a key; one that is not there is no mistake."""
+    return _edited(text, key, lambda table: table.pop(key.name, None))
 
 
-def _changed(text: str, key: Key, change: Callable[[Any], object], base: str) -> str:
-    before = _problems(text, base)
+def _edited(text: str, key: Key, change: Callable[[Any], object]) -> str:
     document = tomlkit.parse(text)
     table: Any = document
     if key.table:
@@ -136,11 +173,7 @@ def _changed(text: str, key: Key, change: Callable[[Any], object], base: str) ->
             document.add(key.table, tomlkit.table())
         table = document[key.table]
     change(table)
-    after = tomlkit.dumps(document).rstrip("\n") + "\n"  # pyright: ignore[reportUnknownMemberType]
-    worse = [one for one in _problems(after, base).items() if one[0] not in before]
-    if worse:
-        raise Refused([Refusal("bad-value", _worse(where, said), hint) for (where, said), hint in worse])
-    return after
+    return tomlkit.dumps(document).rstrip("\n") + "\n"  # pyright: ignore[reportUnknownMemberType]
 
 
 def _worse(where: str, said: str) -> str:

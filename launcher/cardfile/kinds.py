@@ -30,8 +30,13 @@ class Kind(Value):
     path: bool = False
 
 
+def _whole(pattern: str) -> str:
+    r"""Return the pattern of a whole text: in Python `$` also matches before a last \n, in ECMA-262 it does not."""
+    return f"^{pattern}$(?!\\n)"
+
+
 def _text(pattern: str, called: str, *, longest: int = 4096, path: bool = False) -> Kind:
-    return Kind(schema={"type": "string", "pattern": f"^{pattern}$", "maxLength": longest}, called=called, path=path)
+    return Kind(schema={"type": "string", "pattern": _whole(pattern), "maxLength": longest}, called=called, path=path)
 
 
 def _list(item: Kind, called: str, *, least: int = 0) -> Kind:
@@ -68,7 +73,7 @@ SIZE = Kind(
     schema={
         "anyOf": [
             {"type": "integer", "minimum": 1, "maximum": _BIGGEST},
-            {"type": "string", "pattern": "^0*[1-9][0-9]*[bkmgBKMG]?$", "maxLength": 20},
+            {"type": "string", "pattern": _whole("0*[1-9][0-9]*[bkmgBKMG]?"), "maxLength": 20},
         ]
     },
     called="a size: bytes, or text such as '512m' or '2g'",

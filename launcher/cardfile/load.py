@@ -54,14 +54,15 @@ def card(path: str) -> Source:
 def text(path: str, *, hint: str) -> bytes:
     """Return the bytes of a file to be edited or linted; `hint` is for one that is not there.
 
-    Raises Refused (`card-missing`), each fault with the path as it was given.
+    Raises Refused (`card-missing`, or for each fault `card-file`), with the path as it was given.
     """
     found = trust.read(_place(path), (os.getuid(), 0))
     if found.data is not None:
         return found.data
     if not found.faults:
         raise Refused([Refusal("card-missing", f"{path}: there is no such file", hint)])
-    raise Refused([Refusal("card-missing", f"{path}: {fault}", _mend(path, (fault,))) for fault in found.faults])
+    reason = _REASONS[CARD]
+    raise Refused([Refusal(reason, f"{path}: {fault}", _mend(path, (fault,))) for fault in found.faults])
 
 
 def defaults(path: str) -> Source | None:

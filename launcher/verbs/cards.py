@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from launcher.run import output
 from oci.refusal import Refusal, Refused
 
 DEFAULT = "card.toml"
-Words = Annotated[list[str], typer.Argument(metavar="[FILE] KEY [VALUE]...", help="FILE is card.toml unless named")]
+Words = Annotated[list[str], typer.Argument(metavar="[FILE] {KEY VALUE...}...", help="FILE is card.toml unless named")]
 # What a directory can be that no card may work in; anything else about it is a run's to find.
 _NO_WORKSPACE = {"path-reserved", "path-too-wide"}
 
@@ -59,28 +60,44 @@ def set_(
     add: Annotated[bool, typer.Option("--add", help="add to a list what it has not yet")] = False,
     unset: Annotated[bool, typer.Option("--unset", help="take the key out")] = False,
 ) -> None:
-    """Change one key of a card file, keeping its comments and order. What would make it worse is not written.
+    """Change keys of a card file, keeping comments and order. What would make it worse is not written.
 
-    Examples: card set hosts pypi.org files.pythonhosted.org; card set agent.toml limits.memory 4g
+    After a key that takes one value another may stand, and all are judged together; a list takes all that follows.
+
+    Examples: card set hosts pypi.org files.pythonhosted.org; card set agent.toml limits.memory 4g limits.cpus 2
     """
     file, key, values = _split(words)
     if add and unset:
         raise typer.BadParameter("--add and --unset exclude each other")
-    if bool(values) == unset:
-        raise typer.BadParameter("--unset takes no value" if unset else f"{key.dotted} lacks its value")
-    text, base = edit.read(file), os.path.dirname(os.path.abspath(file))
-    if unset:
-        changed = edit.remove(text, key, base=base)
-    elif add:
-        changed = edit.extend(text, key, values, base=base)
-    else:
-        changed = edit.assign(text, key, edit.value(key, values), base=base)
+    changes = [_change(one, said, add=add, unset=unset) for one, said in _pairs(key, values, unset=unset)]
+    text = edit.read(file)
+    changed = edit.changed(text, changes, base=os.path.dirname(os.path.abspath(file)))
     if changed == text:
         return
     try:
         edit.write(file, changed)
     except OSError as error:
         raise Refused([Refusal("card-unwritable", f"{file}: {os.strerror(error.errno or 0)}")]) from None
+
+
+def _pairs(key: Key, values: list[str], *, unset: bool) -> Iterator[tuple[Key, list[str]]]:
+    """Yield each key with its own values."""
+    count = 0 if unset else len(values) if key.kind.many else 1
+    if not unset and not values:
+        raise typer.BadParameter(f"{key.dotted} lacks its value")
+    yield key, values[:count]
+    if values[count:]:
+        following, *rest = values[count:]
+        yield from _pairs(edit.find(following), rest, unset=unset)
+
+
+def _change(key: Key, values: list[str], *, add: bool, unset: bool) -> Callable[[str], str]:
+    if unset:
+        return lambda text: edit.remove(text, key)
+    if add:
+        return lambda text: edit.extend(text, key, values)
+    new = edit.value(key, values)
+    return lambda text: edit.assign(text, key, new)
 
 
 def get(

@@ -57,7 +57,8 @@ def card(*words: str) -> subprocess.CompletedProcess[str]:
 def changed(dotted: str, *words: str, text: str = CARD) -> str:
     """Return what setting a key makes of a text."""
     key = edit.find(dotted)
-    return edit.assign(text, key, edit.value(key, list(words)), base="/cards")
+    new = edit.value(key, list(words))
+    return edit.changed(text, [lambda before: edit.assign(before, key, new)], base="/cards")
 
 
 def diff(after: str, before: str = CARD) -> list[str]:
@@ -95,14 +96,70 @@ def test_a_comment_in_another_table_is_not_taken() -> None:
 def test_lists_grow_and_keys_go() -> None:
     """`--add` adds what is not there, keeping the list's comments; `--unset` of what is not there is no mistake."""
     key = edit.find("hosts")
-    after = edit.extend(CARD, key, ["pypi.org", "registry.npmjs.org"], base="/cards")
+    after = edit.extend(CARD, key, ["pypi.org", "registry.npmjs.org"])
     assert tomllib.loads(after)["hosts"] == ["pypi.org", "registry.npmjs.org"]
     assert '"pypi.org",  # for pip' in after
-    assert tomllib.loads(edit.extend(CARD, edit.find("env"), ["A"], base="/cards"))["env"] == ["A"]
-    assert "hosts" not in tomllib.loads(edit.remove(CARD, key, base="/cards"))
-    assert edit.remove(CARD, edit.find("net"), base="/cards") == CARD
+    assert tomllib.loads(edit.extend(CARD, edit.find("env"), ["A"]))["env"] == ["A"]
+    assert "hosts" not in tomllib.loads(edit.remove(CARD, key))
+    assert edit.remove(CARD, edit.find("net")) == CARD
     with pytest.raises(Refused, match="is no list"):
-        edit.extend(CARD, edit.find("net"), ["none"], base="/cards")
+        edit.extend(CARD, edit.find("net"), ["none"])
+
+
+LISTED = """\
+hosts = [
+  # mirrors
+  "pypi.org",  # for pip
+  "a.example",
+  # the last
+  "b.example", # b
+]
+"""
+
+
+@given(st.lists(st.sampled_from(["pypi.org", "a.example", "b.example", "c.example", "d.example"]), unique=True))
+def test_a_list_on_several_lines_keeps_its_comments(hosts: list[str]) -> None:
+    """What stands on its own line stays, whatever the list becomes, and the list is what was asked for."""
+    after = changed("hosts", json.dumps(hosts), text=LISTED)
+    assert tomllib.loads(after)["hosts"] == hosts
+    assert all(comment in after for comment in ("  # mirrors\n", "  # the last\n"))
+
+
+def test_a_comment_beside_an_element_is_its_own() -> None:
+    """It stays with an element that stays, and goes with one that goes."""
+    assert diff(changed("hosts", "pypi.org", "c.example", "b.example", text=LISTED), LISTED) == [
+        '-  "a.example",',
+        '+  "c.example",',
+    ]
+    assert "# for pip" not in changed("hosts", "a.example", "b.example", text=LISTED)
+
+
+@pytest.mark.parametrize("dotted", ["hosts", "limits.memory", "limits.cpus", "net", "worker.description", "command"])
+def test_line_ends_stay_what_they_are(dotted: str) -> None:
+    """A file of CRLF lines is one afterwards, and of LF lines too: set in place, from a comment, or added."""
+    said = {"limits.memory": "2g", "limits.cpus": "2", "net": "none"}.get(dotted, "x.example")
+    assert changed(dotted, said, text=CARD.replace("\n", "\r\n")) == changed(dotted, said).replace("\n", "\r\n")
+
+
+def test_several_keys_are_judged_together(place: Path) -> None:
+    """What is good only together can be set together; a list takes what is left; nothing is written of what is not."""
+    path = place / "card.toml"
+    path.write_text(f'command = ["x"]\n{ACCESS}')
+    before = path.read_text()
+    for alone in (("access.isolation", "unconfined"), ("access.ack_unconfined", "true")):
+        assert card("set", *alone).returncode == 2
+    assert card("set", "net", "none", "access.ack_unconfined", "true").returncode == 2
+    assert path.read_text() == before
+    done = card("set", "access.isolation", "unconfined", "access.ack_unconfined", "true", "hosts", "a.example", "net")
+    assert "'net'" in done.stderr  # is no hostname, and no key after a list
+    both = ("access.isolation", "unconfined", "access.ack_unconfined", "true")
+    assert card("set", "card.toml", "limits.cpus", "2", *both, "read", "a", "b").returncode == 0
+    found = tomllib.loads(path.read_text())
+    assert (found["limits"], found["read"]) == ({"cpus": 2}, ["a", "b"])
+    assert (found["access"]["isolation"], found["access"]["ack_unconfined"]) == ("unconfined", True)
+    assert card("set", "--unset", "access.isolation").returncode == 2
+    assert card("set", "--unset", "access.isolation", "access.ack_unconfined", "read", "limits.cpus").returncode == 0
+    assert tomllib.loads(path.read_text()) == {**tomllib.loads(before), "limits": {}}
 
 
 WORSE = {
@@ -413,6 +470,8 @@ def test_what_is_not_there_can_be_made(place: Path) -> None:
         assert f"there is no such file (hint: card new {file})" in done.stderr
     (place / "card.toml").write_text(CARD)
     (place / "card.toml").chmod(0o666)
+    told = [card(*words).stderr for words in (("lint",), ("set", "net", "none"))]
+    assert all("reason=card-file card.toml: others can write it" in stderr for stderr in told)
     assert "(hint: chmod go-w card.toml)" in card("lint").stderr
     config = place.parent / ".config/card-run/config.toml"
     assert "hint" not in card("lint", str(config)).stderr  # that is no card
