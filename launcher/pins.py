@@ -1,5 +1,6 @@
 """From a launch to a plan: ask the bench's hosts file and resolver, and judge what they answer."""
 
+from hooks.egress import Egress, Selector
 from launcher import plan
 from launcher.bench import Bench
 from launcher.egress import own
@@ -17,6 +18,12 @@ def finish(launch: Launch, bench: Bench, *, bundle: dict[str, object], asked: Re
     """
     answers = ask(launch, asked or resolver(launch)) if launch.names else {}
     return plan.complete(launch, bench=bench, answers=answers, own=own.addresses(), bundle=bundle)
+
+
+def wall(launch: Launch, bench: Bench, selector: Selector) -> Egress:
+    """Return the wall of a launch for a placement; raises Refused with every name and address that cannot be pinned."""
+    answers = ask(launch, resolver(launch)) if launch.names else {}
+    return plan.wall(launch, bench=bench, answers=answers, own=own.addresses(), selector=selector)
 
 
 def resolver(launch: Launch) -> Resolver:

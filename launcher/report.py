@@ -1,13 +1,16 @@
 """Telling a plan without running it, and telling every refusal of one at once.
 
-When flags are refused, the names that could be chosen are still resolved, so that one run tells all there is to mend.
+When flags are refused, the names that could be chosen are still resolved where there is somebody to ask, so that one
+run tells all there is to mend; nothing is built or made for it.
 """
 
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from hooks.egress import NETNS, Selector
 from launcher import bench, pins, runtime
 from launcher.launch import Launch
 from launcher.plan import Plan, hosts, resolv_conf, stage2_conf
@@ -22,11 +25,13 @@ from oci.refusal import EXIT_REFUSED, Refusal, Refused
 def plan(launch: Launch, refusals: list[Refusal], *, show: bool, as_json: bool) -> int:
     """Print the plan on stdout, or every refusal on stderr; returns the exit status."""
     settings, wrong = bench.read()
-    # Without the bench's own word on ranges its names would be judged by what it did not say.
-    whole, unpinned = (None, []) if wrong else _finish(launch, settings)
-    refusals = list(dict.fromkeys([*refusals, *wrong, *unpinned]))
-    if whole is None or refusals:
-        _refused(launch, refusals)
+    whole, refusals = None, [*refusals, *wrong]
+    if not refusals:
+        whole, refusals = _finish(launch, settings)
+    elif not wrong:  # without the bench's own word on ranges its names would be judged by what it did not say
+        refusals += _further(launch, settings)
+    if whole is None:
+        _refused(launch, list(dict.fromkeys(refusals)))
         return EXIT_REFUSED
     if show:
         sys.stdout.write(json.dumps(as_data(whole), indent=2) + "\n" if as_json else as_text(whole))
@@ -48,6 +53,20 @@ def _finish(launch: Launch, settings: bench.Bench) -> tuple[Plan | None, list[Re
         return pins.finish(launch, settings, bundle=bundle), []
     except Refused as error:
         return None, list(error.refusals)
+
+
+def _further(launch: Launch, settings: bench.Bench) -> list[Refusal]:
+    """Return what else keeps a refused launch from running, found without making anything."""
+    looks: list[Callable[[], object]] = [runtime.default_cache, directory.parent]
+    if launch.nameservers.servers:
+        looks.append(lambda: pins.wall(launch, settings, Selector(NETNS)))
+    found: list[Refusal] = []
+    for look in looks:
+        try:
+            look()
+        except Refused as error:
+            found += error.refusals
+    return found
 
 
 def _directory(launch: Launch) -> str:

@@ -34,6 +34,7 @@ _REASONS = {
     message.REFUSED: "the resolver refused (REFUSED)",
 }
 _LATE = "timed out"
+_NOBODY = "was asked of nobody: there is no resolver"
 
 
 class DnsResolver:
@@ -99,7 +100,7 @@ def _merge(answers: list[Answer]) -> Answer:
 
 def _ask(name: str, kind: int, servers: tuple[str, ...], deadline: float) -> "Waiting[Answer]":
     """Ask until one server answers or the deadline is near; the last failure is the one told."""
-    failure, patience = _LATE, _FIRST_TRY_SECONDS
+    failure, patience = _LATE if servers else _NOBODY, _FIRST_TRY_SECONDS
     while True:
         for server in servers:
             left = deadline - time.monotonic()

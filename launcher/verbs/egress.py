@@ -8,8 +8,7 @@ import typer
 
 from hooks import ruleset
 from hooks.egress import NETDEV, UID, VETH, Egress, Selector
-from launcher import bench, bench_tables, launch, pins, plan
-from launcher.egress import own
+from launcher import bench, bench_tables, launch, pins
 from launcher.request import Request
 from launcher.run import output
 from oci.refusal import Refusal, Refused
@@ -56,9 +55,7 @@ def _value(  # noqa: PLR0913 - the options of two verbs
     if refusals:
         raise Refused(refusals)
     selector = Selector(*selectors[0])
-    judged = judged.replace(dns=dns)
-    answers = pins.ask(judged, pins.resolver(judged))
-    return plan.wall(judged, bench=settings, answers=answers, own=own.addresses(), selector=selector)
+    return pins.wall(judged.replace(dns=dns), settings, selector)
 
 
 def _one_selector(selectors: list[tuple[str, str]]) -> list[Refusal]:
