@@ -3,16 +3,19 @@
 The token goes to standard output, or to a file that only its owner can read; no other verb prints one.
 """
 
+import contextlib
 import json
 import os
 import sys
 import time
-from typing import Annotated, Any
+from collections.abc import Generator
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from launcher import bench, options
 from launcher.grants import approval, keys, records, spent, state, token, words
+from launcher.grants.token import Grant
 from launcher.request import Request
 from launcher.run import output
 from launcher.verbs import takes
@@ -45,18 +48,19 @@ def issue(
     Example: card grant issue --class filesystem.path.write.v1 --target /srv/notes --card c.toml --run r1 -- agent
     """
     request = _request(sys.argv[3:])
-    try:
-        text, grant = approval.approve(
-            request,
-            cls=cls,
-            target=target.removesuffix("/"),  # as a shell completes a directory
-            seconds=seconds,
-            required=tuple(require or ()),
-        )
-    except Refused as error:
-        output.refusals(error.refusals)
-        raise typer.Exit(1) from None
-    _hand_over(text, out)
+    with _receiver(out) as file:
+        try:
+            text, grant = approval.approve(
+                request,
+                cls=cls,
+                target=target.removesuffix("/"),  # as a shell completes a directory
+                seconds=seconds,
+                required=tuple(require or ()),
+            )
+        except Refused as error:
+            output.refusals(error.refusals)
+            raise typer.Exit(1) from None
+        _hand_over(text, grant, file)
     output.say(
         f"GRANT {grant.id} {grant.cls} {grant.target} run={grant.run} for {grant.expires - grant.issued} seconds"
     )
@@ -79,17 +83,37 @@ def _request(arguments: list[str]) -> Request:
     return options.read(left)[0]
 
 
-def _hand_over(text: str, out: str | None) -> None:
+@contextlib.contextmanager
+def _receiver(out: str | None) -> Generator[TextIO]:
+    """Open where the token goes, before there is one; a new file is gone again when what is done with it fails."""
     if out is None:
-        sys.stdout.write(f"{text}\n")
+        yield sys.stdout
         return
     try:
         fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "w", encoding="ascii") as file:
-            file.write(f"{text}\n")
     except OSError as error:
         said = f"--out {out!r}: {os.strerror(error.errno or 0)}"
         raise Refused([Refusal("token-unwritable", said, "name a file that is not there yet")]) from None
+    try:
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            yield file
+    except BaseException:
+        os.unlink(out)
+        raise
+
+
+def _hand_over(text: str, grant: Grant, file: TextIO) -> None:
+    """Write the token; raises Refused when it cannot be, with the grant revoked, since nobody holds it."""
+    try:
+        file.write(f"{text}\n")
+        file.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            file.close()  # what it still holds would fail once more when the interpreter ends
+        with state.opened() as held:
+            spent.revoke(held, grant.nonce, expires=grant.expires)
+        said = f"the token could not be written: {os.strerror(error.errno or 0)}"
+        raise Refused([Refusal("token-unwritable", said, "issue it again, to where there is room")]) from None
 
 
 @app.command()

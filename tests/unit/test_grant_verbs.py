@@ -1,6 +1,7 @@
 """`card grant`: the command line of the verbs, what they print, and their exit statuses."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -105,6 +106,30 @@ def test_a_token_goes_to_a_new_file(place: Path, monkeypatch: pytest.MonkeyPatch
     assert verb(monkeypatch, *words) == 0
     assert (place / "token").stat().st_mode & 0o777 == 0o600
     assert verb(monkeypatch, *words) == 2
+
+
+def test_a_grant_that_nobody_holds_is_none(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the token cannot be written no grant is open afterwards, and where none is issued no file is left."""
+    token, words = place / "token", [*CLASS, "--target", str(place / "w/--target")]
+    token.touch()
+    assert verb(monkeypatch, "issue", *words, "--out", str(token), *rest(place)) == 2
+    assert verb(monkeypatch, "issue", *words, "--out", str(place / "none/token"), *rest(place)) == 2
+    capsys.readouterr()
+    assert (verb(monkeypatch, "list", "--json"), capsys.readouterr().out) == (0, "[]\n")
+    token.unlink()
+    assert verb(monkeypatch, "issue", *CLASS, "--target=/etc/hostname", "--out", str(token), *rest(place)) == 1
+    assert not token.exists()
+    program = [sys.executable, "-c", "from launcher.card import main; main()", "grant", "issue"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*program, *words, *rest(place)], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, "reason=token-unwritable" in done.stderr) == (2, True)
+    capsys.readouterr()
+    assert verb(monkeypatch, "list", "--json") == 0
+    assert [one["state"] for one in json.loads(capsys.readouterr().out)] == ["revoked"]
 
 
 def test_the_verbs_own_options_are_not_the_runs(place: Path) -> None:
