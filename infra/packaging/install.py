@@ -82,10 +82,25 @@ class Place:
 
 
 def install(place: Place) -> None:
-    """Install everything, in place of what was installed there before.
+    """Install everything, in place of what was installed there before, for everybody to read, whatever the umask.
 
-    Raises InstallError or OSError, and then what was there and what was written until then are both listed.
+    Raises Refused for a place that is none, and nothing is written; else InstallError or OSError, and then what was
+    there and what was written until then are both listed.
     """
+    where = _scope(place)
+    registered = registration.installation(where, force=True)
+    umask = os.umask(0o022)
+    try:
+        _install(place)
+        registration.perform(registered)
+    finally:
+        os.umask(umask)
+    unused = [] if where.root else status.unused(where, {})
+    if unused:
+        raise InstallError("; ".join(f"{one.found} ({one.hint})" for one in unused))
+
+
+def _install(place: Place) -> None:
     earlier = _listed(place) if place.real(f"{place.lib}/{LIST}").is_file() else []
     places, missing = _dependencies(place)
     try:
@@ -102,11 +117,6 @@ def install(place: Place) -> None:
     finally:
         text = json.dumps(sorted({*earlier, *place.written}), indent=0) + "\n"
         place.put(f"{place.lib}/{LIST}", text.encode())
-    where = _scope(place)
-    registration.perform(registration.installation(where, force=True))
-    unused = [] if where.root else status.unused(where, {})
-    if unused:
-        raise InstallError("; ".join(f"{one.found} ({one.hint})" for one in unused))
 
 
 def _listed(place: Place) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from infra.packaging import completion, entry, install
 from launcher.options import OPTIONS
 from launcher.run import site
+from oci.refusal import Refused
 
 COMPLETE = """
 compopt() { :; }
@@ -78,6 +79,31 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         os.symlink(install.CHECKOUT / name, tmp_path / "checkout" / name)
     monkeypatch.setattr(install, "CHECKOUT", tmp_path / "checkout")
     return tmp_path / "checkout"
+
+
+@pytest.mark.usefixtures("checkout")
+def test_everybody_may_read_what_is_installed(tmp_path: Path) -> None:
+    """Whatever umask it is installed with."""
+    before = os.umask(0o077)
+    try:
+        install.install(install.Place("/usr", str(tmp_path / "dest"), sys.executable, site.DEFAULT))
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+    closed = [path for path in (tmp_path / "dest/usr").rglob("*") if path.stat().st_mode & 0o044 != 0o044]
+    assert closed == []
+    assert all(path.stat().st_mode & 0o011 for path in (tmp_path / "dest").rglob("*") if path.is_dir())
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize(("prefix", "destdir"), [("/usr", "rel"), ("usr", "")])
+def test_a_place_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, destdir: str) -> None:
+    """It is refused before anything is written."""
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    with pytest.raises(Refused, match="absolute"):
+        install.install(install.Place(prefix, destdir, sys.executable, site.DEFAULT))
+    assert os.listdir() == []
 
 
 @pytest.mark.usefixtures("checkout")
