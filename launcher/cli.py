@@ -17,7 +17,10 @@ from oci.refusal import EXIT_REFUSED, Refused  # noqa: E402 - after the above
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from typing import NoReturn
+else:
+    import _signal
 
 
 def main() -> "NoReturn":
@@ -27,6 +30,10 @@ def main() -> "NoReturn":
         status = _main(sys.argv[1:])
     except Refused as error:
         status = perform.exit_refused(error)
+    except KeyboardInterrupt:
+        from launcher.run import ending
+
+        status = perform.exit_refused(ending.interrupted(_signal.SIGINT))
     except Exception:  # noqa: BLE001 - main: a defect of ours keeps its traceback, and is no status of the worker's
         import traceback
 

@@ -47,10 +47,14 @@ class Refusal:
 
 
 class Refused(Exception):
-    """The run is refused, for every independent reason at once. Nothing was applied when this is raised."""
+    """The run is refused, for every independent reason at once. Nothing was applied when this is raised.
 
-    def __init__(self, refusals: "list[Refusal] | tuple[Refusal, ...]") -> None:
+    `status` is what card-run exits with.
+    """
+
+    def __init__(self, refusals: "list[Refusal] | tuple[Refusal, ...]", *, status: int = EXIT_REFUSED) -> None:
         self.refusals = tuple(refusals)
+        self.status = status
         super().__init__("\n".join(str(refusal) for refusal in self.refusals))
 
 

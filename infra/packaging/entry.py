@@ -4,7 +4,7 @@
 milliseconds: the folders of the dependencies are named instead. Pure text, and only the standard library.
 """
 
-COMMANDS = {"card-run": "launcher.cli", "card": "launcher.card"}
+COMMANDS = {"card-run": "launcher.cli", "card": "launcher.begin"}
 _TEXT = """\
 #!{python} -IS
 import sys

@@ -21,7 +21,7 @@ from launcher.pool.slot import Slot
 from launcher.pool.stale import Stale
 from launcher.run import directory, events, output, perform, spawn
 from launcher.run.perform import Started
-from oci.refusal import EXIT_REFUSED, Refused
+from oci.refusal import Refused
 
 if TYPE_CHECKING:
     import signal as _signal
@@ -170,7 +170,7 @@ def _serve(slot: Slot, begun: Started, card: Card, data: bytes, descriptors: lis
     except Refused as error:
         if taker.waits():
             output.refusals(error.refusals)
-        status = EXIT_REFUSED
+        status = error.status
     taker.leave(status=status)
 
 

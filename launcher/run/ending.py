@@ -15,15 +15,25 @@ from launcher.life.containers import Containers, Unknown
 from launcher.run import output
 from launcher.run.directory import RunDirectory
 from oci import strictjson
+from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _PODMANS_OWN = range(125, 128)
+_SIGNAL_BASE = 128
 # podman-events(1), below the directory that holds podman's runtime files and ours; and how much of its end is read.
 _EVENTS = "libpod/tmp/events/events.log"
 _TAIL = 64 << 10
+
+
+def interrupted(number: int) -> Refused:
+    """Return the refusal of a card that a signal to card-run ended before its worker was released."""
+    import signal
+
+    text = f"{signal.Signals(number).name} came before the worker was started, and nothing of it ran"
+    return Refused([Refusal("interrupted", text)], status=_SIGNAL_BASE + number)
 
 
 def differs(run: RunDirectory, container: str, status: int) -> bool:

@@ -20,7 +20,7 @@ from launcher.run import command, directory, site, spawn
 from launcher.run.channel import Channel, Lifeline
 from launcher.run.directory import RunDirectory
 from launcher.run.exchange import Exchange
-from oci.refusal import EXIT_REFUSED, Refusal, Refused
+from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -255,4 +255,4 @@ def exit_refused(error: Refused) -> int:
     from launcher.run import output
 
     output.refusals(error.refusals)
-    return EXIT_REFUSED
+    return error.status

@@ -32,11 +32,12 @@ class Podman:
     def __init__(self, child: Child, *, container: str, tty: bool = False, stop_timeout: float = 10) -> None:
         """Take over a podman that was started: relay its stderr and forward signals to it from now on.
 
-        `stop_timeout` is the time in seconds from the worker's SIGTERM until its container is killed.
+        `stop_timeout` is the time in seconds from the worker's SIGTERM until its container is killed; `signalled` is
+        the first signal that came to be passed on, 0 for none.
         """
         self.pid = child.pid
         self.program = child.program
-        self.signalled = False
+        self.signalled = 0
         self.expired = False
         self.gave_up = False
         self._deadline = time.monotonic() + START_SECONDS
@@ -162,7 +163,7 @@ class Podman:
             if info.si_signo == _signal.SIGTSTP:
                 self._suspend()
             else:
-                self.signalled = True
+                self.signalled = self.signalled or info.si_signo
                 self._forward(info)
 
     def _forward(self, info: "struct_siginfo") -> None:

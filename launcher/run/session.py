@@ -74,15 +74,17 @@ class Session:
         try:
             plan = self._finish_plan()
             measured = self._release(plan, quiet=quiet)
-        except BaseException:
+        except BaseException as error:
             self._abandon()
+            if isinstance(error, Refused) and self._podman.signalled:
+                raise ending.interrupted(self._podman.signalled) from None
             raise
         if self._parted is not None and not self._parted.released():
             self._podman.end()  # nobody learned its id
         status = self._await(plan.launch.limits.timeout)
         self._mark("podman_exited")
         measured = measured.replace(
-            ledger=self._ledger(), exit_status=status, times_ms=self._times, signalled=self._podman.signalled
+            ledger=self._ledger(), exit_status=status, times_ms=self._times, signalled=bool(self._podman.signalled)
         )
         if self._podman.signalled or measured.ledger is None or self._doubtful(measured, status):
             status = self._settle(status)

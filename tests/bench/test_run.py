@@ -85,6 +85,23 @@ def test_interrupt() -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_before_it_started(number: signal.Signals, tmp_path: Path) -> None:
+    """It says so and nothing else, with the status that a shell has for it; nothing of the worker ran."""
+    words = ["card-run", "--run", "early", "--net=none", f"--write={tmp_path}", "--", "touch", "ran"]
+    record = Path(os.environ["XDG_RUNTIME_DIR"]) / "card-run/early/record.json"
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as starting:
+        while not record.exists():
+            assert starting.poll() is None
+        starting.send_signal(number)
+        _, err = starting.communicate(timeout=20)
+    assert starting.returncode == 128 + number
+    assert err.startswith(f"SANDBOX REFUSED reason=interrupted {number.name} came before the worker was started")
+    assert err.count("\n") == 1
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize(
     "words",
     [["--", "true"], ["--", "false"], ["--", "nonesuch"], ["--image", "localhost/none:1", "--", "true"], ["--bad"]],

@@ -57,3 +57,33 @@ def test_all_there_is_to_mend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert report.plan(judged, refusals, show=False, as_json=False) == 125
     reasons = [line.split()[2].removeprefix("reason=") for line in capsys.readouterr().err.splitlines()]
     assert reasons == ["bad-image", "no-cache-directory", *["name-unresolved"] * len(BASE_NAMES)]
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Finder:
+    @staticmethod
+    def find_spec(name, *_):
+        if name in sys.argv[1:]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "status", "said"),
+    [
+        ("from launcher.begin import main; main()", ["check", "launcher.card"], -2, ""),
+        (CARD_RUN, ["--plan", "--", "launcher.report"], 130, "SANDBOX REFUSED reason=interrupted SIGINT came before"),
+    ],
+)
+@pytest.mark.usefixtures("home")
+def test_interrupted_while_it_begins(program: str, words: list[str], status: int, said: str) -> None:
+    """There is no traceback, and the status is that of the interrupt."""
+    argv = [sys.executable, "-c", f"{INTERRUPTED}\n{program}", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == bool(said)
