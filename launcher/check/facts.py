@@ -10,11 +10,12 @@ import subprocess
 from collections.abc import Callable
 from pwd import getpwuid
 
-from launcher import bench, launch, options
+from launcher import bench, launch, options, runtime
 from launcher.access.judge import ALLOW, LEVELLED, REAL
 from launcher.cardfile import load
 from launcher.egress import nameservers, policy
 from launcher.request import DEFAULT_IMAGE
+from launcher.run import why
 from launcher.stage2 import landlock
 from launcher.stage2.abi import ABIS
 from launcher.stage2.syscalls import Kernel
@@ -22,6 +23,8 @@ from launcher.value import Value
 from oci.refusal import Refused
 
 _PODMAN_MINIMUM = (5, 0)
+# podman-image-exists(1): 1, and no word, for an image that is not there.
+_ABSENT = "status 1"
 
 
 class Finding(Value):
@@ -33,13 +36,25 @@ class Finding(Value):
     hint: str = ""
 
 
-def _output(*argv: str) -> str | None:
-    """Return a program's output, or None when it is missing or fails."""
+class _Said(Value):
+    """What a program came to: what it printed where it went well, else why it did not; missing where that is empty."""
+
+    output: str | None
+    why: str = ""
+
+
+def _output(*argv: str) -> _Said:
+    """Run a program where it is there, in a directory that is."""
     program = shutil.which(argv[0], path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if program is None:
-        return None
-    done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, timeout=20, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
+        return _Said(output=None)
+    try:
+        done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, timeout=20, check=False, cwd="/")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return _Said(output=None, why=str(error))
+    if done.returncode == 0:
+        return _Said(output=done.stdout.strip())
+    return _Said(output=None, why=why.word(done.stderr) if done.stderr.strip() else f"status {done.returncode}")
 
 
 def _version(text: str | None) -> tuple[int, ...]:
@@ -56,15 +71,26 @@ def rootless() -> Finding:
 
 def podman() -> Finding:
     """Look for podman 5.0 or newer: before that there is no pasta by default."""
-    text = _output("podman", "--version")
-    good = _version(text) >= _PODMAN_MINIMUM
-    return Finding(name="podman", good=good, found=text or "missing", hint="install podman 5.0 or newer")
+    said = _output("podman", "--version")
+    good = _version(said.output) >= _PODMAN_MINIMUM
+    return Finding(name="podman", good=good, found=_found(said), hint=_install(said, "podman 5.0 or newer"))
+
+
+def _found(said: _Said) -> str:
+    """Return what is told of a program: its first line, its own word of why it fails, or that it is missing."""
+    if said.output is not None:
+        return (said.output.splitlines() or ["found"])[0]
+    return f"fails: {said.why}" if said.why else "missing"
+
+
+def _install(said: _Said, what: str) -> str:
+    """Return what to do about a program that is missing or too old: one that fails says itself what is wrong."""
+    return "" if said.why else f"install {what}"
 
 
 def _program(name: str, *words: str, package: str) -> Finding:
-    text = _output(name, *words)
-    first = (text or "missing").splitlines()[0] if text != "" else "found"
-    return Finding(name=name, good=text is not None, found=first, hint=f"install {package}")
+    said = _output(name, *words)
+    return Finding(name=name, good=said.output is not None, found=_found(said), hint=_install(said, package))
 
 
 def crun() -> Finding:
@@ -131,6 +157,23 @@ def runtime_directory() -> Finding:
         return Finding(name="runtime directory", good=False, found=refusal.text, hint=refusal.hint)
 
 
+def cache() -> Finding:
+    """Look for the directory of the runtime, which is made when it is missing."""
+    try:
+        path = runtime.default_cache()
+        if os.path.lexists(path):
+            runtime.ours(path)
+    except Refused as error:
+        refusal = error.refusals[0]
+        return Finding(name="cache", good=False, found=refusal.text, hint=refusal.hint)
+    there = path
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    good = os.access(there, os.W_OK | os.X_OK)
+    found = path if good else f"{path} cannot be made: {there} is not yours to write"
+    return Finding(name="cache", good=good, found=found, hint="set XDG_CACHE_HOME")
+
+
 def resolver() -> Finding:
     """Look for a resolver that the launcher can ask."""
     found, refusals = nameservers.from_file()
@@ -148,9 +191,15 @@ def policy_file() -> Finding:
 
 def image() -> Finding:
     """Look for the default card image."""
-    good = _output("podman", "image", "exists", DEFAULT_IMAGE) is not None
-    found = DEFAULT_IMAGE if good else f"{DEFAULT_IMAGE} is not in podman's storage"
-    return Finding(name="card image", good=good, found=found, hint="make image, or name another with --image")
+    hint = "make image, or name another with --image"
+    if _output("podman", "--version").output is None:
+        return Finding(name="card image", good=False, found="unknown without a podman that works")
+    said = _output("podman", "image", "exists", DEFAULT_IMAGE)
+    if said.output is not None:
+        return Finding(name="card image", good=True, found=DEFAULT_IMAGE)
+    if said.why == _ABSENT:
+        return Finding(name="card image", good=False, found=f"{DEFAULT_IMAGE} is not in podman's storage", hint=hint)
+    return Finding(name="card image", good=False, found=f"unknown: podman fails: {said.why}")
 
 
 def ceiling() -> Finding:
@@ -192,6 +241,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     tun,
     landlock_abi,
     runtime_directory,
+    cache,
     resolver,
     policy_file,
     ceiling,

@@ -18,6 +18,8 @@ _SAID = "SANDBOX REFUSED reason="
 _LATE = "timeout expired"
 # podman-remote(1) has no option for hooks, whatever name it is installed under.
 _REMOTE = "unknown flag: --hooks-dir"
+# How podman begins what is wrong, and how Go does, which has a stack to follow (Go's package runtime).
+_ERRORS = ("Error: ", "fatal error: ", "panic: ", "runtime: ", "runtime/cgo: ")
 
 
 def refusals(run: RunDirectory, podman: str) -> list[Refusal]:
@@ -41,9 +43,16 @@ def unread(run: RunDirectory) -> list[Refusal]:
     return _result(run, rundir.UNREAD)
 
 
+def word(said: str) -> str:
+    """Return what a program that failed means: its first error, not the stack that may follow; else its last line."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(_ERRORS)]
+    return [*errors, *lines[-1:], "no word why"][0].removeprefix("Error: ")
+
+
 def of_podman(image: str, said: str) -> Refusal:
-    """Return the refusal that podman's own last word comes to."""
-    last = said.splitlines()[-1].removeprefix("Error: ")
+    """Return the refusal that podman's own word comes to."""
+    last = word(said)
     if _REMOTE in said:
         text = "the podman on PATH is podman-remote: the hooks of a remote podman are not ours"
         return Refusal("remote-podman", text, "install podman itself, and have it on PATH first")
