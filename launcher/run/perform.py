@@ -35,11 +35,32 @@ if TYPE_CHECKING:
 
 
 def find_podman() -> str:
-    """Return podman's absolute path from PATH; raises Refused when there is none."""
+    """Return podman's absolute path from PATH; raises Refused when there is none.
+
+    podman starts in no directory that was deleted: where ours was, we are in / from here on.
+    """
     path = searched.podman()
+    if _is_nowhere():
+        os.chdir("/")
     if path is not None:
         return path
     raise Refused([Refusal("no-podman", "podman is not on PATH", "install podman 5.0 or newer")])
+
+
+def nowhere(error: Exception) -> Refused | None:
+    """Return the refusal of an error that comes from our directory, which was deleted; None for any other."""
+    if not isinstance(error, FileNotFoundError) or not _is_nowhere():
+        return None
+    text = "the directory that this was started in was deleted, and a relative path means nothing there"
+    return Refused([Refusal("no-working-directory", text, "start it in one that exists, or give absolute paths")])
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def perform(launch: Launch, *, quiet: bool, receipt: str | None, started: float | None = None) -> int:

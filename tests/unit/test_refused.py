@@ -12,6 +12,7 @@ from launcher.egress.answers import Answer, Resolver
 from launcher.egress.policy import BASE_NAMES
 from launcher.egress.resolver import DnsResolver
 from launcher.launch import Launch
+from launcher.run import perform
 from tests.unit import surroundings
 
 CARD_RUN = "import sys; from launcher.cli import main; main()"
@@ -87,3 +88,46 @@ def test_interrupted_while_it_begins(program: str, words: list[str], status: int
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith(said)
     assert done.stderr.count("\n") == bool(said)
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be in a directory that was deleted."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+
+CARD = "import sys; sys.argv[0] = 'card'; from launcher.begin import main; main()"
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "status"),
+    [
+        (CARD_RUN, ["--egress", "x", "--", "true"], 125),
+        (CARD, ["new"], 2),
+        (CARD, ["lint"], 2),
+        (CARD, ["lint", "x.toml"], 2),
+    ],
+)
+@pytest.mark.usefixtures("home", "nowhere")
+def test_a_relative_path_in_a_deleted_directory(program: str, words: list[str], status: int) -> None:
+    """It is refused by that name, where nothing can be in it, and nothing else is said."""
+    argv = [sys.executable, "-c", program, *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith("SANDBOX REFUSED reason=no-working-directory ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_podman_is_started_in_a_directory_that_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts in no other; a directory that is there stays ours."""
+    (tmp_path / "podman").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    perform.find_podman()
+    assert os.getcwd() == "/"
+    monkeypatch.chdir(tmp_path)
+    perform.find_podman()
+    assert os.getcwd() == str(tmp_path)
