@@ -43,7 +43,7 @@ class ProcessBase:
 
     def has_ended(self) -> bool:
         """Return whether it has ended by now."""
-        return self._running.child.status() is not None
+        return self._running.child.ended()
 
     def send_signal(self, number: int) -> None:
         """Send the command a signal; raises ValueError for one that does not cross. Harmless once it has ended."""

@@ -3,16 +3,19 @@
 The child has a session of its own: what a terminal sends this process is this process's to pass on.
 """
 
+import contextlib
 import fcntl
 import functools
 import importlib.util
 import os
 import pty
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -88,7 +91,7 @@ class Child:
         argv += [f"--events={events}", f"--lifeline={theirs.fileno()}", *options]
         argv += ["-it"] if terminal else ["-i"] if stdin else []
         try:
-            self._process, self.streams = (
+            self.pid, self.streams = (
                 _piped([*argv, "--", *command], given, stdin=stdin)
                 if terminal is None
                 else _at_terminal([*argv, "--", *command], given, terminal)
@@ -101,18 +104,44 @@ class Child:
             os.close(events)
             theirs.close()
             files.close()
-        self.pid = self._process.pid
-        self.exit = os.pidfd_open(self.pid)
+        self.status: int | None = None
+        self._over = False
+        self._looking = threading.Lock()
+        self.exit = -1
+        try:
+            self.exit = os.pidfd_open(self.pid)
+        except OSError:
+            os.close(self.events)
+            self.close()
+            raise
         for fd in set(self.streams) - {-1}:
             os.set_blocking(fd, False)
 
-    def status(self) -> int | None:
-        """Return card-run's own exit status, negative for a signal, None while it runs (subprocess.Popen)."""
-        return self._process.poll()
+    def ended(self) -> bool:
+        """Return whether card-run has ended; `status` is then its own, negative for a signal, None if not known.
+
+        It is not where this program waits for every child of its own, or ignores SIGCHLD (waitid(2), ECHILD).
+        """
+        with self._looking:
+            return self._ended()
+
+    def _ended(self) -> bool:
+        if not self._over:
+            try:
+                found = os.waitid(os.P_PIDFD, self.exit, os.WEXITED | os.WNOHANG)
+            except ChildProcessError:
+                self._over = True
+            else:
+                if found is not None:
+                    self._over = True
+                    self.status = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        return self._over
 
     def send_signal(self, number: int) -> None:
         """Send card-run a signal; harmless once it has ended."""
-        self._process.send_signal(number)
+        with self._looking, contextlib.suppress(ProcessLookupError):
+            if not self._ended():
+                signal.pidfd_send_signal(self.exit, number)
 
     def let_go(self) -> None:
         """End card-run by its lifeline, at once: the kernel kills it. Harmless when said twice."""
@@ -135,10 +164,11 @@ class Child:
         self.let_go()
         for fd in self.streams:
             self.close_stream(fd)
-        os.close(self.exit)
+        if self.exit >= 0:
+            os.close(self.exit)
 
 
-def _piped(argv: list[str], given: list[int], *, stdin: bool) -> tuple[subprocess.Popen[bytes], Streams]:
+def _piped(argv: list[str], given: list[int], *, stdin: bool) -> tuple[int, Streams]:
     process = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
@@ -153,10 +183,10 @@ def _piped(argv: list[str], given: list[int], *, stdin: bool) -> tuple[subproces
         if stream is not None:
             stream.close()
     process.stdin = process.stdout = process.stderr = None
-    return process, Streams(*numbers)
+    return _ours(process), Streams(*numbers)
 
 
-def _at_terminal(argv: list[str], given: list[int], size: tuple[int, int]) -> tuple[subprocess.Popen[bytes], Streams]:
+def _at_terminal(argv: list[str], given: list[int], size: tuple[int, int]) -> tuple[int, Streams]:
     master, slave = pty.openpty()
     try:
         _resize(slave, *size)
@@ -168,7 +198,13 @@ def _at_terminal(argv: list[str], given: list[int], size: tuple[int, int]) -> tu
         raise
     finally:
         os.close(slave)
-    return process, Streams(master, master, master)
+    return _ours(process), Streams(master, master, master)
+
+
+def _ours(process: subprocess.Popen[bytes]) -> int:
+    """Return a process's id; Popen waits for it no more, which would say 0 for a status that somebody else took."""
+    process.returncode = 0
+    return process.pid
 
 
 def _resize(fd: int, rows: int, columns: int) -> None:

@@ -1,6 +1,5 @@
 """One command of one executor: what it would be held to, its grants, its start. Shared by both kinds of caller."""
 
-import json
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -103,8 +102,7 @@ class Command:
         words = ["--plan", "--json=-", *(["-it"] if self.options.get("terminal") else [])]
         child = Child([*words, *self._options(files, ())], self.argv, files, stdin=False, terminal=None)
         running = self._running(child, OUTPUT_LIMIT)
-        found: dict[str, Any] = json.loads((yield from running.planned()))
-        return found
+        return (yield from running.planned())
 
     def _running(self, child: Child, limit: int) -> Running:
         seconds = self.identity.settings.stop_seconds

@@ -70,16 +70,16 @@ def how(receipt: dict[str, Any] | None) -> str:
 class CardLostError(Exception):
     """card-run ended without saying how the run ended: it was killed, or has a defect. The card has ended with it.
 
-    `status` is card-run's own, negative for a signal (subprocess.Popen); `said` is the end of its standard error.
+    `status` is card-run's own, negative for a signal, None where this program waits for every child of its own, or
+    ignores SIGCHLD, and nobody can know; `said` is the end of its standard error.
     """
 
-    def __init__(self, run_id: str, status: int, said: str) -> None:
+    def __init__(self, run_id: str, status: int | None, said: str) -> None:
         self.run_id = run_id
         self.status = status
         self.said = said
-        super().__init__(
-            f"card-run ended with {status} and gave no account of the run {run_id or '(no id yet)'}: {said}"
-        )
+        how = f"with {status}" if status is not None else "with a status that is not known"
+        super().__init__(f"card-run ended {how} and gave no account of the run {run_id or '(no id yet)'}: {said}")
 
 
 class TooManyExecutorsError(Exception):

@@ -5,10 +5,12 @@ known. A card that is ended is asked first (SIGTERM, then card-run's own KILL af
 that does not answer is cut off by its lifeline.
 """
 
+import json
 import os
 import signal
 import threading
 import time
+from typing import Any
 
 from launcher.executor.child import Child
 from launcher.executor.result import CardLostError, Result, how
@@ -133,30 +135,30 @@ class Running:
     def _ended(self) -> Steps[Result]:
         """Wait for card-run's end, and return the result; raises Refused, CardLostError."""
         while self.outcome is None:
-            status = self.child.status()
-            if status is None:
+            ended = self.child.ended()
+            if not ended:
                 events = () if self.told.over else (self.told.fd,)
                 yield Wait(reads=(self.child.exit, *events))
             self.told.read()
-            if status is not None:
-                self.outcome = self._judged(status)
+            if ended:
+                self.outcome = self._judged()
                 self.child.close()
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
 
-    def _judged(self, status: int) -> Result | Exception:
+    def _judged(self) -> Result | Exception:
         """Return what card-run's end means."""
         told = self.told
         if told.refusals:
             return Refused(told.refusals)
         if told.started is None or (told.receipt is None and self.child.tied):
-            return CardLostError(self.run, status, bytes(self._kept[self._err][-_SAID:]).decode(errors="replace"))
+            return self._lost()
         out, err = (bytes(self._kept[fd]) for fd in (self._out, self._err))
         return Result(
             run_id=self.run,
             command=self._command,
-            status=status if status >= 0 else 128 - status,
+            status=self._status(),
             stdout=out,
             stderr=b"" if self.at_terminal else err,
             truncated=self._truncated,
@@ -166,20 +168,37 @@ class Running:
             receipt=told.receipt,
         )
 
-    def planned(self) -> Steps[bytes]:
+    def _status(self) -> int:
+        """Return the command's status: the receipt's, else what is left of a card-run that was cut off.
+
+        By its lifeline, which is KILL, unless its own status is known.
+        """
+        if self.told.receipt is not None:
+            return int(self.told.receipt["exit_status"])
+        status = -signal.SIGKILL if self.child.status is None else self.child.status
+        return status if status >= 0 else 128 - status
+
+    def _lost(self) -> CardLostError:
+        said = bytes(self._kept[self._err][-_SAID:]).decode(errors="replace")
+        return CardLostError(self.run, self.child.status, said)
+
+    def planned(self) -> Steps[dict[str, Any]]:
         """Wait for a card-run that only plans, and return what it printed; raises Refused, CardLostError."""
         return (yield from self._or_end(self._plan()))
 
-    def _plan(self) -> Steps[bytes]:
+    def _plan(self) -> Steps[dict[str, Any]]:
         yield from self._streams(memoryview(b""))
-        while (status := self.child.status()) is None:
+        while not self.child.ended():
             yield Wait(reads=(self.child.exit,))
         self.told.read()
-        self.outcome = self._judged(status)
+        self.outcome = self._judged()
         self.child.close()
-        if isinstance(self.outcome, Refused) or status:
-            raise self.outcome if isinstance(self.outcome, Exception) else CardLostError("", status, "")
-        return bytes(self._kept[self._out])
+        if isinstance(self.outcome, Refused) or self.child.status:
+            raise self.outcome if isinstance(self.outcome, Exception) else self._lost()
+        try:
+            return dict(json.loads(self._kept[self._out]))
+        except ValueError:  # it was cut short, and nobody knows its status
+            raise self._lost() from None
 
     def end(self) -> Steps[None]:
         """End the card if it still runs, whoever waits for it; nothing of it is left then."""
@@ -192,7 +211,7 @@ class Running:
             return
         self.child.send_signal(signal.SIGTERM)
         until = self._patience()
-        while self.child.status() is None and time.monotonic() < until:
+        while not self.child.ended() and time.monotonic() < until:
             yield Wait(until=time.monotonic() + _POLL_SECONDS)
         yield from self.kill()
 
@@ -208,7 +227,7 @@ class Running:
         self.child.send_signal(signal.SIGTERM)
         until = self._patience()
         try:
-            while self.child.status() is None and time.monotonic() < until:
+            while not self.child.ended() and time.monotonic() < until:
                 events = () if self.told.over else (self.told.fd,)
                 yield Wait(reads=(self.child.exit, *events), until=until)
                 self.told.read()
@@ -220,10 +239,10 @@ class Running:
 
     def kill(self) -> Steps[None]:
         """End card-run at once if it still runs, and wait until what cleans up after a killed one is done."""
-        if self.child.status() is not None and self.child.tied:
+        if self.child.ended() and self.child.tied:
             return
         self.child.let_go()
-        while self.child.status() is None:
+        while not self.child.ended():
             # Not by its descriptor: whoever waits for it in another thread closes that.
             yield Wait(until=time.monotonic() + _POLL_SECONDS)
         place, until = f"{directory.parent()}/{self.run}", time.monotonic() + _GONE_SECONDS

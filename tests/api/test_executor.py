@@ -1,10 +1,12 @@
 """Executors for blocking callers: what a command gets, what comes back, and how each failure is told."""
 
+import contextlib
 import json
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -255,6 +257,38 @@ def test_a_card_run_that_is_killed_is_told_apart(workspace: Path) -> None:
         with pytest.raises(CardLostError) as lost:
             process.wait()
         assert (lost.value.status, lost.value.run_id) == (-9, process.run_id)
+
+
+def reap(*_: object) -> None:
+    """Wait for every child there is, as a daemon's handler does."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, reap])
+def test_a_program_that_takes_its_childrens_statuses(
+    handler: "signal.Handlers | Callable[..., None]", workspace: Path
+) -> None:
+    """A command's status is its own all the same; one that was killed is known to be, and no plan fails."""
+    before = signal.signal(signal.SIGCHLD, handler)
+    try:
+        with executors(workspace) as made:
+            executor = made.executor("a")
+            result = executor.run_command(shell("exit 7"))
+            assert (result.status, result.ok) == (7, False)
+            assert executor.run_command(["true"]).ok
+            assert executor.prepare(["true"]).plan()["digest"]
+            with executor.prepare(["sleep", "60"]).start() as process:
+                process.kill()
+                assert process.has_ended()
+            assert (process.wait().status, process.wait().how) == (137, "killed")
+            with executor.prepare(["sleep", "60"]).start() as process:
+                process._running.child.send_signal(signal.SIGKILL)
+                with pytest.raises(CardLostError):
+                    process.wait()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_scratch_root_that_a_card_may_write_is_refused(workspace: Path) -> None:

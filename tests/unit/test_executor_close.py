@@ -308,9 +308,9 @@ def test_who_waits_for_a_card_that_is_being_ended_waits_on(monkeypatch: pytest.M
     """Closing in another thread that came first is no reason to be told that somebody waits already."""
     events, theirs = os.pipe()
     os.close(theirs)
-    status: int | None = None
-    child = SimpleNamespace(events=events, exit=events, streams=Streams(-1, -1, -1), tied=True)
-    child.status = lambda: status
+    over = False
+    child = SimpleNamespace(events=events, exit=events, streams=Streams(-1, -1, -1), tied=True, status=143)
+    child.ended = lambda: over
     child.send_signal = child.close_stream = lambda _: None
     child.let_go = child.close = lambda: None
     card = running.Running(child, command=("true",), stop_seconds=0, output_limit=0)  # type: ignore[arg-type]
@@ -318,7 +318,7 @@ def test_who_waits_for_a_card_that_is_being_ended_waits_on(monkeypatch: pytest.M
     ending, waiting = card.end(), card.wait()
     next(ending)
     next(waiting)
-    status = 143
+    over = True
     assert list(ending) == []
     with pytest.raises(CardLostError):
         next(waiting)
