@@ -1,6 +1,7 @@
 """`card`: all about cards that is not the hot path. Exit 0 yes, 1 the verb ran and said no, 2 it could not run."""
 
 import json
+import signal
 import sys
 from typing import Annotated
 
@@ -111,6 +112,8 @@ app.command()(gc.gc)
 
 def main() -> None:
     """Run card; what a verb refuses is told as card-run tells it, and means that the verb could not run."""
+    # Where our caller ignores it, the kernel keeps no child's status for us, nor for a pool (waitpid(2)).
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         app()
     except Refused as error:

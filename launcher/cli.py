@@ -51,9 +51,10 @@ def main() -> "NoReturn":
 
 
 def _stand() -> None:
-    """Put right what the caller may have left out: standard descriptors, and our own access to what we make.
+    """Put right what the caller may have left out: standard descriptors, our own access to what we make, SIGCHLD.
 
-    A closed one would be taken by a file of ours, and what podman or the worker says on it would end up there.
+    A closed descriptor would be taken by a file of ours, and what podman or the worker says on it would end up there.
+    Where SIGCHLD is ignored, the kernel keeps no child's status for us (waitpid(2)).
     """
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -63,6 +64,7 @@ def _stand() -> None:
             os.set_inheritable(fd, True)
             setattr(sys, name, os.fdopen(fd, "r" if fd == 0 else "w", closefd=False))
     os.umask(os.umask(0o077) & ~0o700)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
 
 
 def _main(arguments: list[str]) -> int:

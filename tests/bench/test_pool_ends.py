@@ -160,6 +160,14 @@ def test_a_pool_that_ignores_signals(number: signal.Signals, receipt: Path) -> N
     assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
 
 
+def test_a_pool_whose_starter_ignores_the_end_of_its_children(receipt: Path) -> None:
+    """It outlives its first card that is taken, and makes another."""
+    with pool(program=("env", "--ignore-signal=CHLD", "card")):
+        for _ in range(2):
+            assert taken("--", "sh", "-c", "exit 5", receipt=receipt).status == 5
+
+
+@pytest.mark.usefixtures("nothing_new")
 def test_a_taker_that_ignores_signals(receipt: Path) -> None:
     """It goes on ignoring them, as nohup(1) has it, and hears the others."""
     with pool():

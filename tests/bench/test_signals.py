@@ -3,12 +3,14 @@
 Nothing is waited for by time but what the promise itself is about.
 """
 
+import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -124,6 +126,34 @@ def test_nohup_holds() -> None:
         assert line(running) == "USR1"
         running.send_signal(signal.SIGTERM)
         assert line(running) == "TERM"
+
+
+# Starts a program that ignores the end of its children.
+CHILDLESS = ("env", "--ignore-signal=CHLD")
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_caller_that_ignores_the_end_of_its_children(receipt: Path) -> None:
+    """The status is the worker's or the command's own, and neither ignores the signal itself."""
+    program = "grep SigIgn: /proc/self/status; echo up; read line; exit 5"
+    words = ["card-run", "-q", "-i", "--run=heir", f"--json={receipt}", "--", "sh", "-c", program]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*CHILDLESS, *words], stdin=pipe, stdout=pipe, text=True) as running:
+        assert line(running) == "SigIgn:\t0000000000000000"
+        assert line(running) == "up"
+        done = run([*CHILDLESS, "card", "exec", "heir", "--", "sh", "-c", "grep SigIgn: /proc/self/status; exit 6"])
+        assert (done.status, done.out) == (6, "SigIgn:\t0000000000000000\n")
+        running.communicate("\n")
+    assert (running.returncode, json.loads(receipt.read_text())["exit_status"]) == (5, 5)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_detached_card_whose_caller_ignores_the_end_of_its_children() -> None:
+    """It has a receipt, and what attaches to it the worker's status."""
+    words = ["card-run", "-q", "-d", "-i", "--run=heir", "--", "sh", "-c", "read line; exit 5"]
+    assert run([*CHILDLESS, *words], stdin=subprocess.DEVNULL).status == 0
+    assert run([*CHILDLESS, "card", "attach", "heir"], input="\n").status == 5
+    assert run(["card", "wait", "heir"]).out == "5\n"
 
 
 @pytest.mark.usefixtures("nothing_left")
