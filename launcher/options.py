@@ -103,6 +103,9 @@ Run one untrusted command in a rootless podman container behind three walls that
 
 options:
 """
+_PATHS = """
+A PATH and a DIR are absolute, as "$PWD/src"; a FILE may start from the working directory.
+"""
 _EXAMPLES = """
 examples:
   card-run -- true
@@ -121,7 +124,7 @@ def help_text() -> str:
     """Return what `--help` prints."""
     rows = [(_form(option), option.help) for option in OPTIONS]
     width = max(len(form) for form, _ in rows)
-    return _HEAD + "".join(f"  {form:{width}}  {text}\n" for form, text in rows) + _EXAMPLES
+    return _HEAD + "".join(f"  {form:{width}}  {text}\n" for form, text in rows) + _PATHS + _EXAMPLES
 
 
 def _form(option: Option) -> str:
@@ -192,6 +195,7 @@ def read(arguments: list[str]) -> tuple[Request, dict[str, bool]]:
             line.problems.append(f"{word!r} stands before --: the command comes after it")
     asked = {name: bool(line.values.pop(name, False)) for name in ("help", "version")}
     _seconds(line)
+    _nowhere(line)
     if "events" in line.values or "lifeline" in line.values:
         _embedded(line)
     refusals = [Refusal("bad-command-line", problem, USAGE) for problem in line.problems]
@@ -248,3 +252,17 @@ def _seconds(line: Line) -> None:
             line.values["resolve_timeout"] = float(text)
     except ValueError:
         line.problems.append(f"--resolve-timeout takes seconds, not {text!r}")
+
+
+_PLACES = ("read", "read_noexec", "write", "protect", "secret", "cwd", "keep", "egress", "env_file")
+
+
+def _nowhere(line: Line) -> None:
+    """Refuse paths that start from the working directory where that is gone: whoever resolves one later fails."""
+    for option in (_LONG[field.replace("_", "-")] for field in _PLACES if field in line.values):
+        value = line.values[option.field]
+        for path in value if option.kind == MANY else (value,):
+            try:
+                os.path.abspath(path)
+            except OSError:  # getcwd(3)
+                line.problems.append(f"--{option.name} {path!r} is relative, and the working directory is gone")

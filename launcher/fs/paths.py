@@ -8,6 +8,7 @@ import os
 import stat
 
 from launcher.value import Value
+from oci.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,29 @@ def promptly(path: str, flags: int) -> int:
         raise OSError(0, "it is a named pipe", path)
     os.set_blocking(fd, True)
     return fd
+
+
+def not_absolute(flag: str, text: str) -> Refusal:
+    """Return the refusal of a path that is not absolute, with the one that was probably meant.
+
+    What a card may reach must not hang on the directory that it happens to be started from. `~/` reaches us where no
+    shell stood between, or it was quoted.
+    """
+    import shlex  # with re, 5 ms that no run pays which is not refused
+
+    why = f"{flag} {text!r} is relative"
+    if text == "~" or text.startswith("~/"):
+        why, place = f"{why}: no shell put your HOME in the place of ~", os.path.expanduser("~") + text[1:]
+    else:
+        place = os.path.abspath(text or ".")
+    return Refusal("relative-path", why, f"say {flag} {shlex.quote(place)}")
+
+
+def misspelt(flag: str, text: str) -> list[Refusal]:
+    """Return why a flag's text can be no path of a card, whatever is there: not printable, or not absolute."""
+    if unprintable(text):
+        return [Refusal("bad-path", f"{flag} {text!r} holds a control character or is not UTF-8")]
+    return [] if text.startswith("/") else [not_absolute(flag, text)]
 
 
 def below(path: str, top: str) -> bool:

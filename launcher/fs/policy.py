@@ -9,7 +9,7 @@ import os
 import stat
 
 from launcher.fs import protect, submounts
-from launcher.fs.paths import FLAG, NOEXEC, READ, WRITE, Root, ancestors, unprintable
+from launcher.fs.paths import FLAG, NOEXEC, READ, WRITE, Root, ancestors, misspelt, unprintable
 from launcher.value import Value
 from oci.refusal import Refusal
 
@@ -119,10 +119,9 @@ def writable(
 
 def _resolve(one: _Path, granted: tuple[str, ...] = ()) -> tuple[Root | None, list[Refusal]]:
     shown = f"{one.flag} {one.text!r}"
-    if unprintable(one.text):
-        return None, [Refusal("bad-path", f"{shown} holds a control character or is not UTF-8")]
-    if not one.text.startswith("/"):
-        return None, [Refusal("relative-path", f"{shown} is relative", f"say {_absolute(one.text)}")]
+    wrong = misspelt(one.flag, one.text)
+    if wrong:
+        return None, wrong
     try:
         path = os.path.realpath(one.text, strict=True)
         found = os.stat(path)
@@ -136,13 +135,6 @@ def _resolve(one: _Path, granted: tuple[str, ...] = ()) -> tuple[Root | None, li
         wanted = "a directory or a regular file" if file else "a directory"
         return None, [Refusal("path-kind", f"{shown} is not {wanted}")]
     return Root(access=one.access, path=path, directory=directory, device=found.st_dev, inode=found.st_ino), []
-
-
-def _absolute(text: str) -> str:
-    try:
-        return os.path.abspath(text or ".")
-    except OSError:
-        return "an absolute path"  # our own directory is gone
 
 
 def _judge(one: _Path, root: Root, forbidden: tuple[tuple[str, str, bool], ...]) -> list[Refusal]:
@@ -240,8 +232,9 @@ def _start(roots: list[Root], cwd: str | None) -> tuple[str, list[Refusal]]:
     if cwd is None:
         first = next((root.path for root in roots if root.access == WRITE), HOME)
         return first, []
-    if not cwd.startswith("/") or unprintable(cwd):
-        return HOME, [Refusal("relative-path", f"--cwd {cwd!r} is not an absolute path")]
+    wrong = misspelt("--cwd", cwd)
+    if wrong:
+        return HOME, wrong
     path = cwd if cwd == HOME else os.path.realpath(cwd)
     if path == HOME or (any(_under(path, private) for private in PRIVATE) and not os.path.isdir(path)):
         return path, []

@@ -8,7 +8,7 @@ import os
 import stat
 
 from launcher.fs import git
-from launcher.fs.paths import FLAG, WRITE, Root, ancestors, below, unprintable
+from launcher.fs.paths import FLAG, WRITE, Root, ancestors, below, misspelt, not_absolute
 from launcher.value import Value
 from oci.refusal import Refusal
 
@@ -96,8 +96,9 @@ def _seen(path: str) -> os.stat_result:
 
 def _resolve(text: str, writable: list[str]) -> tuple[str, list[Refusal]]:
     shown = f"--protect {text!r}"
-    if unprintable(text) or not text.startswith("/"):
-        return "", [Refusal("bad-path", f"{shown} is not an absolute, printable path")]
+    wrong = misspelt("--protect", text)
+    if wrong:
+        return "", wrong
     try:
         path = os.path.realpath(text, strict=True)
     except OSError as error:
@@ -137,7 +138,8 @@ def secrets(asked: list[str], roots: list[Root]) -> list[Refusal]:
     for text in asked:
         shown = f"--secret {text!r}"
         if not text.startswith("/") or not os.path.exists(text):
-            refusals.append(Refusal("path-missing", f"{shown} is not an absolute path that exists"))
+            missing = Refusal("path-missing", f"{shown} does not exist")
+            refusals.append(missing if text.startswith("/") else not_absolute("--secret", text))
             continue
         holders = {*ancestors(text), *ancestors(os.path.dirname(text))}
         refusals += [

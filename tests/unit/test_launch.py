@@ -76,6 +76,22 @@ def test_everything_wrong_at_once(tmp_path: Path, egress: str, monkeypatch: pyte
     )
 
 
+PATHS = ("read", "read-noexec", "write", "protect", "secret", "cwd", "keep", "egress", "env-file")
+
+
+@pytest.mark.parametrize("flag", PATHS)
+def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
+    """Whatever starts from it is refused, and no traceback; what is absolute is judged as ever."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(Refused) as told:
+        judge(f"--{flag}", "rel")
+    (refusal,) = told.value.refusals
+    assert refusal.text == f"--{flag} 'rel' is relative, and the working directory is gone"
+    judge(f"--{flag}", f"{tmp_path}/none")
+
+
 @pytest.mark.parametrize("run", ["", "_a", "A", "a-b", "a" * 49, "a\n", "é"])
 def test_bad_run_id(run: str, egress: str) -> None:
     """A run id becomes an nft identifier: anything else is refused."""
