@@ -7,13 +7,17 @@ from functools import cached_property
 from typing import Generic
 
 from launcher.access.compiled import Row
+from launcher.access.judge import ALLOW, LEVELS
 from launcher.access.profile import Profile
+from launcher.access.scope import levels
 from launcher.executor.member import E, Member, Members
 from launcher.executor.prepared import Command, IssuedGrant
 from launcher.executor.running import Running
 from launcher.executor.settings import CommandOptions, Settings
 from launcher.executor.streams import Sink
+from launcher.fs.paths import ancestors
 from launcher.grants.token import decode
+from oci.refusal import Refusal, Refused
 
 # What card-run passes on to the command (card-run(1)).
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -124,8 +128,9 @@ class ExecutorSetBase(Generic[E]):
         """Take a directory below `scratch_root`, which is yours alone and in nothing that a card may write.
 
         It is made where it is missing. What crashed sets left there is removed, and nothing else. Raises
-        PermissionError when others can change it.
+        PermissionError when others can change it, Refused (`keep-writable`) when the profile lets it be written.
         """
+        _apart(profile, os.fspath(scratch_root))
         self._members = Members(
             self._made_of,
             profile=profile,
@@ -145,6 +150,16 @@ class ExecutorSetBase(Generic[E]):
     def keys(self) -> tuple[str, ...]:
         """Return the keys of the executors that are open."""
         return self._members.keys()
+
+
+def _apart(profile: Profile, scratch_root: str) -> None:
+    """Raise Refused for a scratch directory in a place that commands may write, as each of their runs would."""
+    holders = set(ancestors(scratch_root))
+    allowed = (path for path, level in levels(profile, write=True).items() if path and LEVELS[level] == ALLOW)
+    around = [path for path in allowed if os.path.exists(path) and next(ancestors(path)) in holders]
+    if around:
+        text = f"scratch_root {scratch_root!r} is inside {around[0]}, which commands may write: one could replace it"
+        raise Refused([Refusal("keep-writable", text, "keep it beside what commands may write")])
 
 
 def for_grants(grants: Sequence[IssuedGrant | str], options: CommandOptions) -> CommandOptions:

@@ -186,7 +186,7 @@ class Members(Generic[E]):
         self._made += 1
         keep = self._scratch.room(f"{self._made:04}")
         name = f"{self._scratch.name}-{self._made}"
-        identity = Identity(profile=self._profile, settings=self._settings, keep=keep, name=name)
+        identity = Identity(profile=self._profile, settings=self._settings, keep=keep, name=name, key=key)
         member = Member(key, identity, self._forget)
         return member, self._make(member)
 

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 
 class Identity(Value):
-    """Whose commands they are: their profile, settings, kept directory, and the name that grants have for them."""
+    """Whose commands they are: their profile, settings, kept directory, and the name that grants have for them.
+
+    `key` is the executor's own in its set.
+    """
 
     profile: Profile
     settings: Settings
     keep: str
     name: str
+    key: str = ""
 
 
 class IssuedGrant(Value):
@@ -81,9 +85,10 @@ class Command:
 
     def _options(self, files: Files, grants: Sequence[str]) -> list[str]:
         me = self.identity
-        number = files.add(card.text(me.profile, me.settings, self.options).encode())
+        called = card.name(me.key, otherwise=me.name)
+        number = files.add(card.text(me.profile, me.settings, self.options, called=called).encode())
         cwd = self.options.get("cwd")
-        words = [f"--card=/proc/self/fd/{number}"]
+        words = [f"--card={card.PLACE.format(number)}"]
         words += card.flags(me.settings, keep=me.keep, executor=me.name, cwd=cwd, run_id=self.run_id)
         return words + [f"--grant=fd:{files.add(token.encode())}" for token in grants]
 
@@ -102,7 +107,9 @@ class Command:
         words = ["--plan", "--json=-", *(["-it"] if self.options.get("terminal") else [])]
         child = Child([*words, *self._options(files, ())], self.argv, files, stdin=False, terminal=None)
         running = self._running(child, OUTPUT_LIMIT)
-        return (yield from running.planned())
+        found = yield from running.planned()
+        values = [{**row, "origin": card.origin(row["origin"])} for row in found["values"]]
+        return {**found, "values": values}
 
     def _running(self, child: Child, limit: int) -> Running:
         seconds = self.identity.settings.stop_seconds
@@ -118,6 +125,8 @@ class Command:
         try:
             request, _ = options.read([*self._options(files, ()), "--", *self.argv])
             token, grant = approval.approve(request, cls=cls, target=target, seconds=seconds, required=tuple(required))
+        except Refused as error:
+            raise Refused([card.own(one) for one in error.refusals]) from None
         finally:
             files.close()
         return IssuedGrant(

@@ -4,6 +4,7 @@ import json
 import os
 from typing import Any
 
+from launcher.executor import card
 from oci.refusal import Refusal
 
 _CHUNK = 65536
@@ -41,7 +42,7 @@ class Told:
         if kind == "note":
             self.notes.append(event["text"])
         elif kind == "refused":
-            self.refusals += tuple(Refusal.from_json(one) for one in event["refusals"])
+            self.refusals += tuple(card.own(Refusal.from_json(one)) for one in event["refusals"])
         elif kind == "started":
             self.started = event
         elif kind == "ended":

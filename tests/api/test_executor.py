@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher import CardLostError, ClosedError, ExecutorSet, Refused, Result, Settings, TooManyExecutorsError
-from tests.api.kit import executors, profile
+from launcher import CardLostError, ClosedError, Refused, Result, Settings, TooManyExecutorsError
+from tests.api.kit import executors
 
 
 def shell(text: str) -> list[str]:
@@ -291,9 +291,16 @@ def test_a_program_that_takes_its_childrens_statuses(
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_a_scratch_root_that_a_card_may_write_is_refused(workspace: Path) -> None:
-    """A worker could put something else in place of the next command's HOME."""
-    with ExecutorSet(profile(workspace), scratch_root=workspace / "scratch") as made:
+def test_a_run_is_told_by_its_executor(workspace: Path) -> None:
+    """The card that an executor writes is called by its key; what is refused of it names no file of ours."""
+    with executors(workspace, settings=Settings(secret=(f"{workspace}/key",))) as made:
         with pytest.raises(Refused) as refused:
-            made.executor("a").run_command(["true"])
-        assert [one.reason for one in refused.value.refusals] == ["keep-writable"]
+            made.executor("build").run_command(["true"])
+        assert "/proc/self/fd" not in str(refused.value)
+        (workspace / "key").touch()
+    with executors(workspace) as made:
+        done = made.executor("build").run_command(["true"])
+        assert done.receipt is not None
+        assert done.receipt["card"] == "build"
+        plan = made.executor("build").prepare(["true"]).plan()
+        assert "/proc/self/fd" not in json.dumps(plan["values"])
