@@ -19,6 +19,7 @@ from launcher.verbs import (
     grant,
     hooks,
     logs,
+    mistaken,
     pool,
     prepare,
     probe,
@@ -33,6 +34,7 @@ from launcher.verbs import wait as awaited
 from oci.refusal import Refused
 
 app = typer.Typer(
+    cls=mistaken.Verbs,
     help="Look at cards and at what this bench can enforce. card-run starts them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -94,7 +96,7 @@ def check(*, as_json: Annotated[bool, typer.Option("--json", help="print the fin
 
 app.command(**takes.A_RUN)(prepare.prepare)
 app.command("new")(cards.new)
-app.command("set")(cards.set_)
+app.command("set", cls=mistaken.Valued)(cards.set_)
 app.command("get")(cards.get)
 app.command("lint")(cards.lint_)
 app.command("schema")(cards.schema_)

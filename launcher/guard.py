@@ -102,8 +102,17 @@ def deciding_files(request: Request, policy_path: str, roots: Filesystem) -> lis
         root = _writable(path, roots)
         if root:
             text = f"the {what} {path} is inside --write {root}: the worker could rewrite it"
-            found.append(Refusal(reason, text, advice.format(path)))
+            found.append(Refusal(reason, text, _itself(path, roots) or advice.format(path)))
     return found
+
+
+def _itself(path: str, roots: Filesystem) -> str:
+    """Return what to do about a path with a link in it, which cannot be protected; "" for one without."""
+    place = os.path.realpath(path)
+    if place == os.path.abspath(path):
+        return ""
+    also = f", and protect that: --protect {place}" if _writable(place, roots) else ""
+    return f"a link leads to it: name {place} itself{also}"
 
 
 def podman(roots: Filesystem) -> list[Refusal]:

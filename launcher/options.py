@@ -95,7 +95,8 @@ OPTIONS = (
 _LONG = {option.name: option for option in OPTIONS}
 _SHORT = {option.short: option for option in OPTIONS if option.short}
 
-USAGE = "card-run [options] [--card FILE] -- COMMAND [ARG...]"
+_BARE = "card-run [options]"
+USAGE = f"{_BARE} [--card FILE] -- COMMAND [ARG...]"
 _HEAD = f"""\
 usage: {USAGE}
 
@@ -138,18 +139,22 @@ class Line:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self.problems: list[str] = []
+        self.problems: list[Refusal] = []
+
+    def wrong(self, text: str, hint: str = USAGE) -> None:
+        """Add one thing that is wrong."""
+        self.problems.append(Refusal("bad-command-line", text, hint))
 
     def set(self, option: Option, value: str | None) -> None:
         """Take one option; `value` is None for a flag."""
         if option.kind == FLAG:
             self.values[option.field] = True
         elif option.choices and value not in option.choices:
-            self.problems.append(f"--{option.name} takes {' or '.join(option.choices)}, not {value!r}")
+            self.wrong(f"--{option.name} takes {' or '.join(option.choices)}, not {value!r}")
         elif option.kind == MANY:
             self.values[option.field] = (*self.values.get(option.field, ()), value)
         elif option.field in self.values:
-            self.problems.append(f"--{option.name} is given twice")
+            self.wrong(f"--{option.name} is given twice")
         else:
             self.values[option.field] = value
 
@@ -158,22 +163,39 @@ class Line:
         name, equals, value = word[2:].partition("=")
         option = _LONG.get(name)
         if option is None:
-            self.problems.append(f"there is no option --{name}")
+            self._unknown(name, [] if equals else rest)
         elif option.kind == FLAG:
             if equals:
-                self.problems.append(f"--{name} takes no value")
+                self.wrong(f"--{name} takes no value")
             self.set(option, None)
         elif equals or rest:
             self.set(option, value if equals else rest.pop(0))
         else:
-            self.problems.append(f"--{name} lacks its value")
+            self.wrong(f"--{name} lacks its value")
+
+    def _unknown(self, name: str, rest: list[str]) -> None:
+        """Refuse a name that is none, with the nearest; what would be its value is no second mistake."""
+        from difflib import get_close_matches  # 5 ms that only a mistake pays
+
+        near = [known for known in _LONG if name and known.startswith(name)] or get_close_matches(name, _LONG, 1)
+        hint = f"did you mean {' or '.join(f'--{known}' for known in near)}?" if near else USAGE
+        self.wrong(f"there is no option --{name}", hint)
+        if rest and not rest[0].startswith("-") and not (near and _LONG[near[0]].kind == FLAG):
+            rest.pop(0)
+
+    def bare(self, words: list[str]) -> None:
+        """Refuse a command without a `--` before it, which takes all that follows."""
+        import shlex  # with re, 5 ms that only a mistake pays
+
+        self.wrong(f"{words[0]!r} is no option, and the command stands after --", f"{_BARE} -- {shlex.join(words)}")
+        words.clear()
 
     def short(self, letters: str) -> None:
         """Take a bundle of short flags."""
         for letter in letters:
             option = _SHORT.get(letter)
             if option is None:
-                self.problems.append(f"there is no option -{letter}")
+                self.wrong(f"there is no option -{letter}")
             else:
                 self.set(option, None)
 
@@ -191,19 +213,21 @@ def read(arguments: list[str]) -> tuple[Request, dict[str, bool]]:
             line.long(word, rest)
         elif word.startswith("-") and len(word) > 1:
             line.short(word[1:])
+        elif end < len(arguments):
+            line.wrong(f"{word!r} stands before --: the command comes after it")
         else:
-            line.problems.append(f"{word!r} stands before --: the command comes after it")
+            rest.insert(0, word)
+            line.bare(rest)
     asked = {name: bool(line.values.pop(name, False)) for name in ("help", "version")}
     _seconds(line)
     _nowhere(line)
     if "events" in line.values or "lifeline" in line.values:
         _embedded(line)
-    refusals = [Refusal("bad-command-line", problem, USAGE) for problem in line.problems]
     if any(asked.values()):
         return Request(command=()), asked
     card, command = line.values.pop("card", None), tuple(arguments[end + 1 :])
     flags = {**line.values, "command": command} if command else line.values
-    return _merged(flags, card, refusals), asked
+    return _merged(flags, card, line.problems), asked
 
 
 def _embedded(line: Line) -> None:
@@ -211,7 +235,7 @@ def _embedded(line: Line) -> None:
     from launcher.run import events
 
     if line.values.get("detach"):
-        line.problems.append("--events and --lifeline are for a card that ends with its caller, not for -d")
+        line.wrong("--events and --lifeline are for a card that ends with its caller, not for -d")
     if "events" in line.values:
         events.listen(line.values["events"])
     if "lifeline" in line.values:
@@ -251,7 +275,7 @@ def _seconds(line: Line) -> None:
         if text is not None:
             line.values["resolve_timeout"] = float(text)
     except ValueError:
-        line.problems.append(f"--resolve-timeout takes seconds, not {text!r}")
+        line.wrong(f"--resolve-timeout takes seconds, not {text!r}")
 
 
 _PLACES = ("read", "read_noexec", "write", "protect", "secret", "cwd", "keep", "egress", "env_file")
@@ -265,4 +289,4 @@ def _nowhere(line: Line) -> None:
             try:
                 os.path.abspath(path)
             except OSError:  # getcwd(3)
-                line.problems.append(f"--{option.name} {path!r} is relative, and the working directory is gone")
+                line.wrong(f"--{option.name} {path!r} is relative, and the working directory is gone")

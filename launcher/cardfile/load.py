@@ -41,12 +41,15 @@ class Source(Value):
         return position.nearest(position.marks(self.data.decode()), where).value[0]
 
 
+_NO_STREAM = "card files are not read from standard input: save it, and name the file"
+
+
 def card(path: str) -> Source:
     """Return a card file; raises Refused (`card-file`) with everything that is wrong with it."""
     place = _place(path)
     found = trust.read(place, (os.getuid(), 0))
     if found.data is None and not found.faults:
-        hint = f"card new {path} writes one" if path else "name a file"
+        hint = _NO_STREAM if path == "-" else f"card new {path} writes one" if path else "name a file"
         raise Refused([Refusal("card-missing", f"there is no card file {place}", hint)])
     return _source(CARD, found)
 
@@ -54,15 +57,15 @@ def card(path: str) -> Source:
 def text(path: str, *, hint: str) -> bytes:
     """Return the bytes of a file to be edited or linted; `hint` is for one that is not there.
 
-    Raises Refused (`card-missing`, or for each fault `card-file`), with the path as it was given.
+    Raises Refused (`card-missing`, or `card-file` with each fault), and the path as it was given.
     """
     found = trust.read(_place(path), (os.getuid(), 0))
     if found.data is not None:
         return found.data
     if not found.faults:
+        hint = _NO_STREAM if path == "-" else hint
         raise Refused([Refusal("card-missing", f"{path}: there is no such file", hint)])
-    reason = _REASONS[CARD]
-    raise Refused([Refusal(reason, f"{path}: {fault}", _mend(path, (fault,))) for fault in found.faults])
+    raise Refused([Refusal(_REASONS[CARD], f"{path}: {fault}", _mend(path, (fault,))) for fault in found.faults])
 
 
 def defaults(path: str) -> Source | None:

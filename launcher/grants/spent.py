@@ -24,7 +24,7 @@ def spend(state: State, nonce: str, *, expires: int, now: int) -> None:
 
 
 def revoke(state: State, nonce: str, *, expires: int) -> None:
-    """Use a grant up without a run; raises Refused as `spend` does when it was used or revoked before."""
+    """Use a grant up without a run; raises Refused, `replay` or `denied`, when it was used or revoked before."""
     _take(state, nonce, expires, REVOKED)
 
 
@@ -87,7 +87,8 @@ def _take(state: State, nonce: str, expires: int, how: str) -> None:
         state.create(_name(nonce, expires), how.encode(), at=fd)
         crowded = len(os.listdir(fd)) > _MANY
     except FileExistsError:
-        raise _gone(what(state, nonce, expires=expires)) from None
+        found = what(state, nonce, expires=expires)
+        raise (_gone(found) if how == USED else _no_more(found)) from None
     except OSError as error:
         text = f"{state.path}/{DIRECTORY}: {os.strerror(error.errno or 0)}: the use of a grant could not be recorded"
         raise Refused([Refusal("grant-state", text, "nothing was started")]) from None
@@ -103,6 +104,12 @@ def _gone(how: str) -> Refused:
     if how == REVOKED:
         return Refused([Refusal("denied", "the grant was revoked", "issue it again, if it should be open after all")])
     return Refused([Refusal("replay", "the grant was used before, and a grant is for one run", "issue another")])
+
+
+def _no_more(how: str) -> Refused:
+    """Return why nothing can be taken back."""
+    text = f"the grant was {how} already: there is nothing to take back"
+    return Refused([Refusal("denied" if how == REVOKED else "replay", text)])
 
 
 def _name(nonce: str, expires: int) -> str:

@@ -15,6 +15,7 @@ from launcher.cardfile.load import Located
 from launcher.fs import policy
 from launcher.guard import forbidden
 from launcher.run import output
+from launcher.verbs import mistaken
 from oci.refusal import Refusal, Refused
 
 DEFAULT = "card.toml"
@@ -128,7 +129,7 @@ def _said(item: Any) -> str:
 
 def _split(words: list[str]) -> tuple[str, Key, list[str]]:
     """Return file, key and values: a first word that looks like a file is one."""
-    named = len(words) > 1 and (words[0].endswith(".toml") or "/" in words[0])
+    named = mistaken.names_file(words)
     file = words[0] if named else DEFAULT
     key, *values = words[named:]
     return file, edit.find(key), values

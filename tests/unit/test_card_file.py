@@ -389,6 +389,21 @@ def test_a_card_behind_a_link_that_the_worker_could_replace(place: Path) -> None
         assert reasons(launch.judge(asked)[1]) == expected
 
 
+def test_the_advice_about_a_card_behind_a_link_leads_on(place: Path) -> None:
+    """A link cannot be protected: what to name and to protect instead is said, and then the run is not refused."""
+    (place / "kept").mkdir()
+    for folder, also in (("work", f", and protect that: --protect {place}/work/real.toml"), ("kept", "")):
+        (place / f"{folder}/real.toml").write_text(f'command = ["x"]\nwrite = ["{place}/work"]\n')
+        (place / "work/link.toml").unlink(missing_ok=True)
+        (place / "work/link.toml").symlink_to(place / f"{folder}/real.toml")
+        asked = options.read(["--card", f"{place}/work/link.toml", "--resolver", "192.0.2.1"])[0]
+        (refusal,) = launch.judge(asked)[1]
+        assert refusal.hint == f"a link leads to it: name {place}/{folder}/real.toml itself{also}"
+        words = ["--protect", f"{place}/work/real.toml"] if also else []
+        asked = options.read(["--card", f"{place}/{folder}/real.toml", "--resolver", "192.0.2.1", *words])[0]
+        assert launch.judge(asked)[1] == []
+
+
 def test_variables_that_the_worker_could_rewrite(place: Path) -> None:
     """A file of variables names what crosses next time: the same rule."""
     (place / "work/vars").write_text("A=b\n")

@@ -82,6 +82,37 @@ def test_usage_errors_could_not_run(words: tuple[str, ...]) -> None:
     assert (done.returncode, done.stdout) == (2, "")
 
 
+NEARLY = {
+    ("run", "--", "true"): "that is: card-run -- true",
+    ("run", "true"): f"that is: {options.USAGE}",
+    ("set", "command", "sh", "-c", "a b"): "as a value: card set command -- sh -c 'a b'",
+    ("set", "x.toml", "command", "--add", "-v"): "as a value: card set --add x.toml command -- -v",
+}
+
+
+@pytest.mark.parametrize("words", NEARLY)
+def test_what_was_nearly_right_is_told(words: tuple[str, ...]) -> None:
+    """The command line that was meant is in the message, to be copied."""
+    done = card(*words, COLUMNS="200")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert NEARLY[words] in done.stderr
+
+
+def test_a_card_file_that_is_none(tmp_path: Path) -> None:
+    """What is there and cannot be one is not called missing; standard input is no file."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "open").write_text('command = ["x"]\n')
+    (tmp_path / "open").chmod(0o666)
+    for name, why in (("pipe", "it is not a regular file"), (".", "it is not a regular file"), ("open", "others can")):
+        done = card("lint", str(tmp_path / name))
+        assert done.returncode == 2
+        assert "reason=card-file" in done.stderr
+        assert why in done.stderr
+    for done in (card("lint", "-"), card("get", "command")):
+        assert "reason=card-missing" in done.stderr
+        assert ("not read from standard input" in done.stderr) == ("-: there" in done.stderr)
+
+
 @pytest.mark.parametrize("verb", ["build", "show"])
 def test_a_refusal_could_not_run(verb: str) -> None:
     """What a verb refuses is one SANDBOX REFUSED line and exit 2."""

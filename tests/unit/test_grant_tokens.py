@@ -245,8 +245,12 @@ def test_revoked_is_denied(held: State) -> None:
         desk.use(held, grant)
     _, other = issue(held)
     desk.use(held, other)
-    with pytest.raises(Refused, match="used before"):
+    with pytest.raises(Refused, match="was used already") as used:
         spent.revoke(held, other.nonce, expires=other.expires)
+    with pytest.raises(Refused, match="was revoked already") as revoked:
+        spent.revoke(held, grant.nonce, expires=grant.expires)
+    # It is no new grant that whoever takes one back is after.
+    assert [one.hint for error in (used, revoked) for one in error.value.refusals] == ["", ""]
 
 
 def test_minting_asks_the_profile(held: State) -> None:

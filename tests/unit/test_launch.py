@@ -1,6 +1,7 @@
 """Flags are judged before any packet, and all that is wrong is told at once."""
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from launcher import launch, network
 from launcher.egress.policy import BASE_NAMES
 from launcher.launch import Launch
-from launcher.options import help_text, read
+from launcher.options import USAGE, help_text, read
 from launcher.request import Request
 from oci.refusal import Refused
 
@@ -193,6 +194,37 @@ def test_bad_command_line(words: list[str]) -> None:
     with pytest.raises(Refused) as caught:
         asked([*words, "--", "true"])
     assert {refusal.reason for refusal in caught.value.refusals} == {"bad-command-line"}
+
+
+MISTAKES = {
+    "--wirte . -- true": ("there is no option --wirte", "did you mean --write?"),
+    "--tim 5 -- true": ("there is no option --tim", "did you mean --timeout?"),
+    "--quite -- true": ("there is no option --quite", "did you mean --quiet?"),
+    "--tim=5 -- true": ("there is no option --tim", "did you mean --timeout?"),
+    "--xyzzy 5 -- true": ("there is no option --xyzzy", USAGE),
+    "ls -la": ("'ls' is no option, and the command stands after --", "card-run [options] -- ls -la"),
+    "-q sh -c 'a b'": ("'sh' is no option, and the command stands after --", "card-run [options] -- sh -c 'a b'"),
+    "stray --read /srv -- true": ("'stray' stands before --: the command comes after it", USAGE),
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_one_mistake_is_one_refusal(words: str) -> None:
+    """What is nearly right is told with what was meant; its value, and a command's own options, are no mistakes."""
+    with pytest.raises(Refused) as caught:
+        asked(shlex.split(words))
+    (refusal,) = caught.value.refusals
+    assert (refusal.text, refusal.hint) == MISTAKES[words]
+
+
+def test_a_flag_that_is_misspelt_takes_nothing_with_it() -> None:
+    """What stands behind it is no value of it."""
+    with pytest.raises(Refused) as caught:
+        asked(["--quite", "ls"])
+    assert [refusal.hint for refusal in caught.value.refusals] == [
+        "did you mean --quiet?",
+        "card-run [options] -- ls",
+    ]
 
 
 def test_every_mistake_of_a_command_line_at_once() -> None:
