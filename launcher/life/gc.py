@@ -10,6 +10,7 @@ import time
 from launcher.life import lost, orphans, runs, services
 from launcher.life.containers import Container, Containers, Storage, Unknown
 from launcher.life.undo import undo
+from launcher.pool import seat
 from launcher.run import command, directory
 from launcher.run.directory import RunDirectory
 from launcher.run.perform import find_podman
@@ -40,6 +41,7 @@ def collect(*, dry: bool = False) -> list[Finding]:
     containers = Containers(find_podman(), dict(os.environ))
     found = [one for path in runs.directories() if (one := _collect(path, containers, dry=dry))]
     found += [_end_service(one, dry=dry) for one in services.left()]
+    found += _pool(dry=dry)
     try:
         strays, storage = containers.strays()
     except Unknown as error:
@@ -115,6 +117,12 @@ def _end_service(place: str, *, dry: bool) -> Finding:
         return finding
     left = services.end(place)
     return finding.replace(undone=not left, left=tuple(left))
+
+
+def _pool(*, dry: bool) -> list[Finding]:
+    """Take away what a killed pool left; its cards, if any, are runs like others."""
+    path = seat.clear(dry=dry) if directory.parents() else ""
+    return [Finding(run="-", why=f"{path} was left by a pool that was killed", undone=not dry)] if path else []
 
 
 def _done(finding: Finding, act: "Callable[[], None]") -> Finding:

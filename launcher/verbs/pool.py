@@ -1,7 +1,6 @@
 """`card pool`: warm cards, made ahead of the runs that take them."""
 
 import contextlib
-import fcntl
 import gc
 import json
 import os
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from launcher import launch
-from launcher.life import exposed
-from launcher.pool import place, wire
+from launcher.pool import place, seat, wire
+from launcher.pool.seat import GONE, Seat
 from launcher.run import output
 from launcher.verbs import takes
 from oci.refusal import Refusal, Refused
@@ -22,13 +21,10 @@ from oci.refusal import Refusal, Refused
 app = typer.Typer(help="Warm cards: started ahead, taken by card-run.", no_args_is_help=True)
 if TYPE_CHECKING:
     import _socket
-_BACKLOG = 64
 _STOP_SECONDS = 60
 _START_SECONDS = 150
 _MOST = 64
 _STEP = 0.02
-# Nobody listens there (connect(2), unix(7)), or whoever did has ended. Anything else is a pool.
-_GONE = (ConnectionRefusedError, FileNotFoundError, ConnectionResetError, BrokenPipeError)
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -45,11 +41,11 @@ def start(
     refusals = launch.rootless()
     if refusals:
         raise Refused(refusals)
-    seat = _Seat()
+    taken = Seat()
     ours, theirs = wire.pair()
     if os.fork() == 0:
-        _become(seat, theirs, context.args, size)
-    seat.close()
+        _become(taken, theirs, context.args, size)
+    taken.close()
     theirs.close()
     _hear(ours)
     status = _until_ready(size)
@@ -86,9 +82,12 @@ def status(*, as_json: AsJson = False) -> None:
 def stop() -> None:
     """End the pool and every card that nobody took. Cards that run are their card-run's. Exits 1 when there is none.
 
+    What a pool left that was killed is taken away.
+
     Example: card pool stop
     """
     if ask("stop", seconds=_STOP_SECONDS) is None:
+        seat.clear()
         sys.stderr.write("no pool\n")
         raise typer.Exit(1)
 
@@ -101,7 +100,7 @@ def ask(order: str, *, seconds: float = 5) -> dict[str, Any] | None:
             connection.connect(place.socket())
             wire.send(connection, wire.dump({"order": order}))
             said = connection.recv(wire.MOST)
-        except _GONE:
+        except GONE:
             return None
         except OSError as error:
             text = f"there is a pool, and it does not answer: {error}"
@@ -112,85 +111,7 @@ def ask(order: str, *, seconds: float = 5) -> dict[str, Any] | None:
     return found
 
 
-class _Seat:
-    """The one place of a user's pool: its directory, locked as long as the pool lives, and its socket in there."""
-
-    def __init__(self) -> None:
-        """Take it; raises Refused when there is a pool, whether it answers or not. What a dead one left is cleared."""
-        self._held = _lock(place.folder())
-        self._made: os.stat_result | None = None
-        try:
-            self.listener = self._listen()
-        except BaseException:
-            self.leave()
-            raise
-
-    def _listen(self) -> socket.socket:
-        exposed.refuse(place.folder(), "pool-exposed", "the pool's socket")
-        if _listens(place.socket()):
-            raise _exists()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(place.socket())
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind(place.socket())
-        self._made = os.lstat(place.socket())
-        listener.listen(_BACKLOG)
-        return listener
-
-    def close(self) -> None:
-        """Let another process have it that was forked meanwhile: the lock is held as long as one of both has it."""
-        self.listener.close()
-        os.close(self._held)
-
-    def leave(self) -> None:
-        """Take away what is ours, and let go. Harmless when said twice."""
-        if self._held < 0:
-            return
-        with contextlib.suppress(OSError):
-            if self._made and os.path.samestat(self._made, os.lstat(place.socket())):
-                os.unlink(place.socket())
-        with contextlib.suppress(OSError):  # somebody else's socket is in it
-            os.rmdir(place.folder())
-        os.close(self._held)
-        self._held = -1
-
-
-def _listens(path: str) -> bool:
-    """Return whether somebody listens on a socket, however busy."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
-        other.setblocking(False)
-        try:
-            other.connect(path)
-        except BlockingIOError:
-            return True  # its queue is full (unix(7))
-        except _GONE:
-            return False
-    return True
-
-
-def _lock(folder: str) -> int:
-    """Return the pool's directory, made if need be and locked; raises Refused when another holds it."""
-    while True:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have removed it.
-            if os.path.samestat(os.fstat(held), os.lstat(folder)):
-                return held
-        except BlockingIOError:
-            os.close(held)
-            raise _exists() from None
-        except FileNotFoundError:
-            pass
-        os.close(held)
-
-
-def _exists() -> Refused:
-    return Refused([Refusal("pool-exists", "there is a pool already", "card pool stop")])
-
-
-def _become(seat: _Seat, starter: "_socket.socket", words: list[str], size: int) -> NoReturn:
+def _become(taken: Seat, starter: "_socket.socket", words: list[str], size: int) -> NoReturn:
     """Be the pool, of no session and no terminal, until it is stopped. The starter hears why it cannot be.
 
     It stays in the starter's directory, which a card file may be named from.
@@ -204,17 +125,17 @@ def _become(seat: _Seat, starter: "_socket.socket", words: list[str], size: int)
         from launcher.pool.declared import Declared
 
         del pins, resolver
-        pool = Pool(Declared(words), size, seat.listener)
+        pool = Pool(Declared(words), size, taken.listener)
         wire.send(starter, wire.dump({"refusals": []}))
         starter.close()
         _leave()
         pool.serve()
-        seat.leave()  # before the stopping is told: another pool can be started then
+        taken.leave()  # before the stopping is told: another pool can be started then
         pool.farewell()
     except Refused as error:
         wire.send(starter, wire.dump({"refusals": wire.refusals(error)}))
     finally:
-        seat.leave()
+        taken.leave()
         os._exit(0)
 
 

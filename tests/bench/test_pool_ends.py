@@ -12,7 +12,7 @@ import pytest
 from tests.bench import inside
 from tests.bench.cards import run
 from tests.bench.lives import RUNS, STORAGE, until
-from tests.bench.pools import Tree, asked, attendants, cold, full, pool, status, taken
+from tests.bench.pools import FOLDER, Tree, asked, attendants, cold, full, pool, status, taken
 from tests.bench.test_walls import DENIED, PINS
 
 DEAD_RESOLVER = "192.0.2.254"
@@ -92,6 +92,21 @@ def test_the_pool_killed(receipt: Path) -> None:
         assert json.loads(receipt.read_text())["start"]["kind"] == "warm"
         with pool():
             assert taken("--", "true", receipt=receipt).status == 0
+
+
+@pytest.mark.usefixtures("nothing_new")
+@pytest.mark.parametrize("words", [("gc",), ("pool", "stop")])
+def test_what_a_killed_pool_leaves(words: tuple[str, ...]) -> None:
+    """Its socket is nobody's: `card gc` and the next stop take it away, and neither that of a pool that lives."""
+    with pool() as found:
+        if words == ("gc",):
+            assert run(["card", *words]).status == 0
+            assert status()["pid"] == found["pid"]
+        os.kill(found["pid"], signal.SIGKILL)
+        until(lambda: not list(RUNS.iterdir()), seconds=20)
+        assert (FOLDER / "socket").exists()
+        done = run(["card", *words])
+        assert (done.status, FOLDER.exists()) == (0 if words == ("gc",) else 1, False)
 
 
 @pytest.mark.usefixtures("nothing_new")
