@@ -162,8 +162,9 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 def _not_started(said: str) -> Refusal:
     if "unknown flag: --time" in said:
-        text = "the podman on PATH is podman-remote, which serves nobody"
-        return Refusal("remote-podman", text, "install podman itself, and have it on PATH first")
+        from launcher.run import why  # only once it has failed
+
+        return why.remote()
     last = said.strip().splitlines()[-1:] or ["it did not answer in time"]
     text = f"podman's service did not start: {last[0].removeprefix('Error: ')}"
     return Refusal("no-podman-service", text, "podman system service --time=0")

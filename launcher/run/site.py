@@ -45,6 +45,21 @@ def files(*, everyone: bool = False) -> "Iterator[str]":
             yield from (f"{folder}/{name}" for name in sorted(os.listdir(folder)) if name.endswith(".conf"))
 
 
+def remote() -> str:
+    """Return the file that makes podman a client of a remote one (`[engine] remote`), "" where none does."""
+    import tomllib  # only once podman has failed
+
+    found = ""
+    for path in files():
+        try:
+            with open(path, "rb") as file:
+                said = tomllib.load(file).get("engine", {}).get("remote")
+        except (OSError, ValueError):
+            continue
+        found = found if said is None else path if said else ""
+    return found
+
+
 def after(path: str, data: bytes, before: list[str]) -> list[str]:
     """Return the directories once this file was read too; raises Refused when it names some and cannot be parsed."""
     # The files that distributions ship name every option in a comment: those need no parsing.

@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from hooks import rundir
+from launcher.run import site
 from launcher.run.command import HOOK_LOG
 from launcher.run.directory import RunDirectory
 from oci.refusal import Refusal
@@ -16,7 +17,7 @@ from oci.refusal import Refusal
 _SAID = "SANDBOX REFUSED reason="
 # What crun says of a hook that it killed, whose work the keeper may have gone on with for a while.
 _LATE = "timeout expired"
-# podman-remote(1) has no option for hooks, whatever name it is installed under.
+# podman-remote(1) has no option for hooks, under whatever name, nor has podman as the client of a remote one.
 _REMOTE = "unknown flag: --hooks-dir"
 # How podman begins what is wrong, and how Go does, which has a stack to follow (Go's package runtime).
 _ERRORS = ("Error: ", "fatal error: ", "panic: ", "runtime: ", "runtime/cgo: ")
@@ -54,14 +55,22 @@ def of_podman(image: str, said: str) -> Refusal:
     """Return the refusal that podman's own word comes to."""
     last = word(said)
     if _REMOTE in said:
-        text = "the podman on PATH is podman-remote: the hooks of a remote podman are not ours"
-        return Refusal("remote-podman", text, "install podman itself, and have it on PATH first")
+        return remote()
     if "image not known" in last:
         return Refusal("image-missing", last, f"podman pull {image}, or build it")
     if "invalid option for network pasta" in last:
         text = "this podman has no pasta: it is older than 4.4"
         return Refusal("no-pasta", text, "--net slirp, for this card or in your defaults")
     return Refusal("podman-failed", f"podman said: {last}")
+
+
+def remote() -> Refusal:
+    """Return the refusal of a podman that is the client of a remote one, with what makes it that."""
+    whose, path = "the hooks of a remote podman are not ours", site.remote()
+    if path:
+        return Refusal("remote-podman", f"{path} says [engine] remote = true: {whose}", "take it out of there")
+    text = f"the podman on PATH is podman-remote: {whose}"
+    return Refusal("remote-podman", text, "install podman itself, and have it on PATH first")
 
 
 def _seen(run: RunDirectory, said: list[str], podman: str) -> Refusal:

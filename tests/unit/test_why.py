@@ -75,6 +75,23 @@ def test_podman_remote_under_podmans_name(run: RunDirectory) -> None:
     assert why.of_podman("image", said).reason == "remote-podman"
 
 
+def test_what_makes_podman_a_remote_ones_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A containers.conf that says so is named, the last one that speaks of it counts; else it is another program."""
+    monkeypatch.delenv("CONTAINERS_CONF", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    said = "Error: unknown flag: --hooks-dir"
+    assert "PATH is podman-remote" in why.of_podman("image", said).text
+    drop_ins = tmp_path / "containers/containers.conf.d"
+    drop_ins.mkdir(parents=True)
+    main = drop_ins.parent / "containers.conf"
+    main.write_text("[engine]\nremote = true\n")
+    (drop_ins / "1.conf").write_text("[engine]\nruntime = 'crun'\n")
+    (drop_ins / "2.conf").write_text("[engine\n")
+    assert f"{main} says [engine] remote = true" in why.of_podman("image", said).text
+    (drop_ins / "3.conf").write_text("[engine]\nremote = false\n")
+    assert "PATH is podman-remote" in why.of_podman("image", said).text
+
+
 def test_why_there_is_no_ledger(run: RunDirectory) -> None:
     """What the poststop hook left is told; without a word of its, or with one that cannot be read, nothing is."""
     assert why.unread(run) == []
