@@ -295,6 +295,7 @@ def test_every_row_up_to_the_kernel_s_is_taken_by_it(tree: Tree) -> None:
         assert in_child(enter) > 0
 
 
+@pytest.mark.elsewhere
 def test_a_bit_above_the_kernel_s_abi_is_refused_by_it() -> None:
     """The control for the masks: a ruleset of a newer row than the kernel's does not pass unnoticed."""
     if ABI >= 11:

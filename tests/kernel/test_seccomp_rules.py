@@ -177,6 +177,7 @@ def _filtered(action: object) -> object:
     return action()
 
 
+@pytest.mark.elsewhere
 @x86_only
 def test_i386_entry_is_killed() -> None:
     """A 64-bit process can enter the kernel as i386 does, with other numbers; behind the filter it is ended."""
@@ -190,6 +191,7 @@ def test_i386_entry_is_killed() -> None:
     assert error.value.signal in {signal.SIGSYS, signal.SIGSEGV}
 
 
+@pytest.mark.elsewhere
 @x86_only
 def test_x32_numbers_are_killed() -> None:
     """A number with x32's bit is ended behind the filter, whether the kernel has x32 or not."""
