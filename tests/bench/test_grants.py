@@ -277,6 +277,31 @@ def test_each_refusal_by_its_name(place: Path) -> None:
     assert start(place, "g9").out == "file\n"
 
 
+def test_a_guarantee_that_the_run_does_not_promise(place: Path) -> None:
+    """A grant that wants limits opens nothing for a run without any; with them it does, and they were measured."""
+    wanted = ("--require", "resource_limits", "--nofile", "64")
+    assert issue(place, "g20", PATH, place / "w/file", *wanted).status == 0
+    without = start(place, "g20")
+    # What is limited is part of what was approved, too.
+    assert (without.status, without.reasons, without.out) == (125, ["wrong-command", "guarantee-mismatch"], "")
+    assert (place / "w/file").read_text() == ""
+    opened = start(place, "g20", "--nofile", "64", receipt=place / "receipt.json")
+    assert opened.out == "file\n"
+    assert opened.receipt["guarantees"]["resource_limits"] is True
+
+
+def test_a_target_that_is_another_by_now(place: Path) -> None:
+    """What was put in the place of a granted file since is refused before anything starts, and not written."""
+    assert issue(place, "g21", PATH, place / "w/file").status == 0
+    (place / "w/file").rename(place / "old")
+    (place / "w/file").touch()
+    done = start(place, "g21")
+    assert (done.status, done.reasons, done.out) == (125, ["target-changed"], "")
+    assert (place / "w/file").read_text() == ""
+    (place / "old").rename(place / "w/file")
+    assert start(place, "g21").out == "file\n"
+
+
 def test_issuing_says_no(place: Path) -> None:
     """No token is made for what is not gated, what no wall could hold, or what is denied."""
     for cls, target, reason in (
