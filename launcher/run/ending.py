@@ -65,7 +65,8 @@ def _code(line: bytes) -> int | None:
 def settle(run: RunDirectory, containers: Containers, *, client: int, killed: int) -> int:
     """Return the worker's status, with its container removed and its ledger read; says what is left or not known.
 
-    `client` is the status of podman's client, `killed` the signal that ended it, 0 for none.
+    `client` is the status of podman's client, `killed` the signal that ended it, 0 for none. A client that failed by
+    itself did not pass on all that the worker said, as on a full disk: that is no success, whatever the worker's was.
     """
     status = None
     try:
@@ -74,7 +75,8 @@ def settle(run: RunDirectory, containers: Containers, *, client: int, killed: in
     except Unknown as error:
         output.say(f"NOTE left behind: {error}")
     _say(status, client=client, killed=killed)
-    return client if status is None else status
+    lost = status == 0 and client in _PODMANS_OWN
+    return client if status is None or lost else status
 
 
 def _say(status: int | None, *, client: int, killed: int) -> None:

@@ -85,6 +85,16 @@ def test_interrupt() -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
+def test_started_in_a_directory_that_was_deleted(tmp_path: Path) -> None:
+    """A card runs all the same, and so do `card gc` and `card check`."""
+    for words in ("card-run -q -- echo ran", "card gc", "card check"):
+        folder = tmp_path / "gone"
+        folder.mkdir()
+        done = run(["sh", "-c", f"cd {folder} && rmdir {folder} && exec {words}"])
+        assert done.status == 0, (words, done.err)
+
+
+@pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_before_it_started(number: signal.Signals, tmp_path: Path) -> None:
     """It says so and nothing else, with the status that a shell has for it; nothing of the worker ran."""

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,26 @@ def test_a_client_that_says_something_else(tmp_path: Path, status: int) -> None:
     done = card(*words, receipt=tmp_path / "r.json", env=environment)
     assert (done.status, done.receipt["exit_status"]) == (7, 7)
     assert f"NOTE podman ended with {status}; the worker's own status is 7" in done.err
+
+
+@pytest.mark.parametrize("status", [125, 126, 127])
+def test_a_client_that_failed_under_a_worker_that_did_not(tmp_path: Path, status: int) -> None:
+    """The worker's 0 is not returned where podman's client says that it failed."""
+    environment = stand_in(tmp_path, LIES.format(status=status))
+    done = card("--net=none", "--", "true", receipt=tmp_path / "r.json", env=environment)
+    assert (done.status, done.receipt["exit_status"]) == (status, status)
+    assert f"NOTE podman ended with {status}; the worker's own status is 0" in done.err
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 126), (7, 7)])
+def test_output_that_could_not_be_written(code: int, status: int) -> None:
+    """It is no success where standard output is full, as with plain podman; a failure of the worker's own stays."""
+    with open("/dev/full", "wb") as full:
+        words = ["card-run", "-q", "--net=none", "--", "sh", "-c", f"echo said; exit {code}"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == status
+    assert "No space left on device" in done.stderr or "no space left on device" in done.stderr
+    assert f"the worker's own status is {code}" in done.stderr
 
 
 WAITS = ["sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.05; done"]
