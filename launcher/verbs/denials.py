@@ -9,6 +9,7 @@ import typer
 
 from hooks.ledger import Denied
 from launcher import live
+from launcher.life import runs
 from launcher.verbs import named
 from oci.refusal import Refused
 
@@ -25,7 +26,7 @@ def denials(
 
     Example: card denials c2b5b8c82de --follow
     """
-    named.living([run])
+    named.refuse(named.living([run]), (runs.PREPARED,))
     egress = live.plan_of(run)
     told: dict[tuple[str, str, int], int] = {}
     while True:

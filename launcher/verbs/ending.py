@@ -100,6 +100,27 @@ def _undone(run: Run) -> list[str] | None:
         taken.let_go()
 
 
+def discarded(run: Run) -> list[str] | None:
+    """Undo a card that was prepared and that nobody has started, and return what is left in words: empty for nothing.
+
+    None when it was started meanwhile, or another is cleaning up. Raises Refused without a podman.
+    """
+    taken = directory.take(run.path, wait=False)
+    if taken is None:
+        return None if _there(run) else []
+    from launcher.life import undo
+    from launcher.life.containers import Containers
+    from launcher.run.perform import find_podman
+
+    try:
+        found = runs.look(run.path)
+        if found is None or found.record != run.record or found.state != runs.PREPARED:
+            return None
+        return undo.undo(taken, Containers(find_podman(), dict(os.environ)))
+    finally:
+        taken.let_go()
+
+
 def gone(run: Run, *, seconds: float | None = None) -> bool:
     """Wait until nobody answers for a run any more, at most so long; return whether that is so."""
     owner = _owner(run)

@@ -49,7 +49,7 @@ def refuse(found: Iterable[Run | Ended], states: tuple[str, ...]) -> None:
 def _not_running(run: Run) -> Refusal:
     hints = {
         runs.ORPHANED: "card gc",
-        runs.PREPARED: "podman starts it, and nobody has",
+        runs.PREPARED: f"podman starts it, and nobody has; card stop {run.run} discards it",
         runs.UNATTENDED: f"podman started it and answers for it, as card-{run.run}",
     }
     return Refusal("not-running", f"{run.run} is {run.state}", hints.get(run.state, ""))

@@ -11,11 +11,13 @@ import typer
 from hooks import plan as hooks_plan
 from hooks import rundir
 from launcher import live
+from launcher.fs.paths import FLAG
 from launcher.life import kept, runs
 from launcher.life.runs import Ended, Run
 from launcher.run import output
-from launcher.run.directory import RELEASED
+from launcher.run.directory import RELEASED, STAGE2_DIRECTORY
 from launcher.verbs import human, named, ps
+from oci import records
 from oci.refusal import Refused
 
 
@@ -44,6 +46,7 @@ def _living(one: Run) -> dict[str, Any]:
     with contextlib.suppress(OSError, Refused), open(f"{one.path}/{rundir.PLAN}", "rb") as file:
         pins = hooks_plan.egress_of(file.read()).pins
         content["pins"] = {name: {"addresses": list(addresses)} for name, addresses in pins.items()}
+    content["filesystem"] = _roots(one)
     if one.state == runs.ENDING:
         content["ledger"] = one.read(rundir.LEDGER)
     if one.state in {runs.RUNNING, runs.UNATTENDED}:
@@ -53,6 +56,16 @@ def _living(one: Run) -> dict[str, Any]:
         except Refused as error:
             output.say(f"NOTE what was denied is not known: {error.refusals[0].text}")
     return content
+
+
+def _roots(one: Run) -> list[dict[str, str]]:
+    """Return what the worker was given, as stage 2 reads it: the receipt's own rows; none before they are written."""
+    try:
+        with open(f"{one.path}/{STAGE2_DIRECTORY}/stage2.conf", "rb") as file:
+            told = records.load(file.read())
+    except (OSError, ValueError):
+        return []
+    return [{"access": access, "path": path} for access in FLAG for path in told.get(access, ())]
 
 
 def _ended(one: Ended) -> dict[str, Any]:

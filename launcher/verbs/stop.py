@@ -1,4 +1,4 @@
-"""`card stop`: end cards, the worker asked first."""
+"""`card stop`: end cards, the worker asked first; discard those that are prepared and were not started."""
 
 import sys
 import time
@@ -30,12 +30,14 @@ def stop(
 ) -> None:
     """Send the workers SIGTERM, kill the cards that have not ended in time, and wait until nothing of them is left.
 
+    A card that is prepared and was not started is discarded where it is named.
+
     Example: card stop --all --time 2
     """
     if not run and not every:
         raise typer.BadParameter("name a run, or --all")
     asked_for = named.any_of(run or [])
-    named.refuse(asked_for, _IDLE)
+    named.refuse(asked_for, (runs.WARM,))
     found = {one.run: one for one in (*asked_for, *(runs.living() if every else ()))}.values()
     for one in found:
         if isinstance(one, Ended):
@@ -44,10 +46,26 @@ def stop(
     podmans = [one.run for one in living if one.state == runs.UNATTENDED]
     for name in podmans:
         output.say(f"NOTE {name} was started by podman, which ends it: podman stop card-{name}")
-    over, refusals = _ended([one for one in living if one.run not in podmans], seconds)
+    over = _discarded([one for one in asked_for if isinstance(one, Run) and one.state == runs.PREPARED])
+    ended, refusals = _ended([one for one in living if one.run not in podmans], seconds)
+    over = over and ended
     if refusals:
         raise Refused(refusals)
     raise typer.Exit(0 if over and not podmans else 1)
+
+
+def _discarded(chosen: list[Run]) -> bool:
+    """Discard prepared cards, and return whether nothing is left of them."""
+    over = True
+    for one in chosen:
+        left = ending.discarded(one)
+        if left == []:
+            sys.stdout.write(f"{one.run}\n")
+            continue
+        over = False
+        why = "it was started just now" if left is None else "; ".join(left)
+        output.say(f"NOTE {one.run} could not be discarded ({why})")
+    return over
 
 
 def _ended(chosen: list[Run], seconds: float | None) -> tuple[bool, list[Refusal]]:

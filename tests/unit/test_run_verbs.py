@@ -20,8 +20,9 @@ from launcher.life import identity, kept, runs
 from launcher.life.record import Record
 from launcher.run import directory, entry
 from launcher.run.directory import RELEASED, WARM_CARD
-from launcher.verbs import ending, logs, named, ps, stop, wait
+from launcher.verbs import denials, ending, gc, logs, named, ps, show, stop, wait
 from launcher.verbs import exec as enter
+from oci import records
 from oci.refusal import Refusal, Refused
 
 # A card-run: removes its directory on TERM, and is stopped until somebody lets it go on.
@@ -119,17 +120,66 @@ def test_nobody_waits_for_what_no_card_run_answers_for(state: str) -> None:
     assert time.monotonic() - start < 5
 
 
-@pytest.mark.parametrize("state", ["prepared", "warm"])
-def test_what_does_not_run_is_not_stopped(state: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Named, it is refused and nothing else is ended either; --all passes over it."""
-    files, changes = KINDS[state]
-    made("r1", *files, **changes)
+def test_a_warm_card_is_not_stopped(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Named, it is refused and nothing else is ended either; --all passes over it, and over a prepared one."""
+    for run, state in (("r1", "warm"), ("r3", "prepared")):
+        files, changes = KINDS[state]
+        made(run, *files, **changes)
     with launched(place, "r2") as other:
-        assert refused(lambda: stop.stop(["r2", "r1"])) == [("not-running", f"r1 is {state}")]
+        assert refused(lambda: stop.stop(["r2", "r1"])) == [("not-running", "r1 is warm")]
         assert other.poll() is None
         assert stopped(every=True) == 0
         assert capsys.readouterr().out == "r2\n"
     assert (place / "r1").exists()
+    assert (place / "r3").exists()
+
+
+def test_a_prepared_card_is_discarded(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Named, nothing is left of it, no receipt either; one that podman has just started is left alone, and said so."""
+    for run in ("r1", "r2", "r3"):
+        made(run, launcher=None)
+    podman(place, monkeypatch)
+    look = runs.look
+
+    def started(path: str) -> runs.Run | None:
+        found = look(path)
+        if path.endswith("r2"):
+            (place / "r2" / rundir.NETNS).touch()
+        return found
+
+    monkeypatch.setattr(runs, "look", started)
+    assert stopped("r1", "r2") == 1
+    assert capsys.readouterr() == ("r1\n", "NOTE r2 could not be discarded (it was started just now)\n")
+    assert sorted(path.name for path in place.iterdir()) == ["r2", "r3"]
+    assert runs.ended() == []
+    with pytest.raises(typer.Exit):
+        gc.gc()
+    assert capsys.readouterr().err == "prepared, and may be started for a day: 1 (card stop r3 discards)\n"
+
+
+def test_a_prepared_card_has_no_denials_yet() -> None:
+    """It is refused by what it is, and told how to discard it."""
+    made("r1", launcher=None)
+    with pytest.raises(Refused) as error:
+        denials.denials("r1")
+    (refusal,) = error.value.refusals
+    assert (refusal.reason, refusal.text) == ("not-running", "r1 is prepared")
+    assert "card stop r1 discards it" in refusal.hint
+
+
+def test_a_living_card_is_shown_with_what_it_was_given(capsys: pytest.CaptureFixture[str], place: Path) -> None:
+    """The rows are those of its receipt later."""
+    made("r1")
+    (place / "r1/card/stage2.conf").write_bytes(records.dump([("write", "/w"), ("read", "/a"), ("read", "/b")]))
+    show.show(["r1"], as_json=True)
+    roots = json.loads(capsys.readouterr().out)["filesystem"]
+    assert roots == [
+        {"access": access, "path": path} for access, path in (("read", "/a"), ("read", "/b"), ("write", "/w"))
+    ]
+    show.show(["r1"])
+    assert "\nwrite" in capsys.readouterr().out
 
 
 def test_a_prepared_run_that_has_run_is_cleaned_up(
