@@ -196,6 +196,19 @@ def test_its_life_is_told(prepare: Callable[..., Card]) -> None:
     assert not ready.path.exists()
 
 
+def test_it_can_be_discarded(prepare: Callable[..., Card]) -> None:
+    """Nothing is left of it, and podman's command starts nothing any more."""
+    one = prepare("--env", "TOKEN=secret", "--", "echo", "ran")
+    name = one.path.name
+    assert run(["card", "denials", name]).reasons == ["not-running"]
+    assert f"card stop {name} discards" in run(["card", "gc"]).err
+    done = run(["card", "stop", name])
+    assert (done.status, done.out, one.path.exists()) == (0, f"{name}\n", False)
+    assert run(["card", "show", name]).reasons == ["no-such-run"]
+    started = one.start()
+    assert (started.status != 0, started.out) == (True, "")
+
+
 def test_a_card_file(prepare: Callable[..., Card], tmp_path: Path) -> None:
     """A card file's name and its worker's time to end are recorded, for who lists the cards and for who ends them."""
     (tmp_path / "nightly.toml").write_text('name = "nightly"\ncommand = ["true"]\n[limits]\nstop_timeout = 3\n')

@@ -84,6 +84,13 @@ def test_interrupt() -> None:
         assert running.wait(timeout=20) == 130
 
 
+def test_the_workers_umask_is_no_callers() -> None:
+    """It is 0022, with a caller that shares nothing and with one that shares everything."""
+    for mask in ("077", "000"):
+        done = run(["sh", "-c", f"umask {mask}; exec card-run -q --net=none -- sh -c umask"])
+        assert (done.status, done.out) == (0, "0022\n"), done.err
+
+
 @pytest.mark.usefixtures("nothing_left")
 def test_started_in_a_directory_that_was_deleted(tmp_path: Path) -> None:
     """A card runs all the same, and so do `card gc` and `card check`."""

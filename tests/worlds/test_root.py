@@ -1,9 +1,11 @@
 """The bench's root: `card-run` refuses to run as it, and `card egress` walls in a uid on the bench's own side."""
 
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +24,10 @@ ATTEMPTS: list[Attempt] = [
 OPEN = ["ok"] * 5 + ["reply"]
 
 
-def test_root_is_refused() -> None:
-    """Nothing runs, and the reason names the remedy."""
-    done = card("--", "echo", "ran")
+def test_root_is_refused(tmp_path: Path) -> None:
+    """Nothing runs, nothing is built for it, and the reason names the remedy."""
+    done = card("--", "echo", "ran", env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
+    assert os.listdir(tmp_path) == []
     assert (done.status, done.out, done.reasons) == (125, "", ["not-rootless"])
     assert "as an ordinary user" in done.err
 
