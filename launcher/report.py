@@ -42,7 +42,7 @@ def _refused(launch: Launch, refusals: list[Refusal]) -> None:
     """Tell what a card file or a ceiling left out, which may be why, and then every refusal with its line."""
     from launcher.cardfile import origin
 
-    for line in origin.notes(launch):
+    for line in () if launch.asked.quiet else origin.notes(launch):
         output.say(f"NOTE {line}")
     output.refusals(tuple(origin.explained(refusals, launch.asked)))
 

@@ -107,11 +107,11 @@ def changed(text: str, changes: Iterable[Callable[[str], str]], *, base: str) ->
 
 
 def assign(text: str, key: Key, new: Any) -> str:
-    """Return the text with a key set, in place of a comment that shows it if there is one."""
+    """Return the text with a key set, below a comment that shows it if there is one."""
     plain = _edited(text, key, lambda table: _put(table, key.name, new))
     if lookup(text, key) is None:
         wanted = load.parsed(plain.encode())[0]
-        for candidate in _uncommented(text, key, new):
+        for candidate in _below(text, key, new):
             if load.parsed(candidate.encode()) == (wanted, None):
                 return candidate
     return plain
@@ -137,13 +137,13 @@ def _put(table: Any, name: str, new: Any) -> None:
             old.insert(index, item)
 
 
-def _uncommented(text: str, key: Key, new: Any) -> Iterator[str]:
-    """Yield the text with each comment that shows the key (`# KEY = ...`) made the key itself."""
+def _below(text: str, key: Key, new: Any) -> Iterator[str]:
+    """Yield the text with the key below each comment that shows it (`# KEY = ...`), which stays as an example."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
         if re.match(rf"#\s*{re.escape(key.name)}\s*=", line):
             said = str(tomlkit.item(new).as_string())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            yield "\n".join([*lines[:index], f"{key.name} = {said}", *lines[index + 1 :]])
+            yield "\n".join([*lines[: index + 1], f"{key.name} = {said}", *lines[index + 1 :]])
 
 
 def extend(text: str, key: Key, new: list[str]) -> str:
@@ -201,7 +201,7 @@ def write(path: str, text: str, *, fresh: bool = False) -> None:
     try:
         mode = os.stat(place).st_mode & 0o777
     except FileNotFoundError:
-        mode = 0o666 & ~_umask()
+        mode = 0o644 & ~_umask()  # a card that others can write is refused
     fd, made = tempfile.mkstemp(prefix=".card-", dir=os.path.dirname(place))
     try:
         with os.fdopen(fd, "w", encoding="utf-8", newline="") as file:

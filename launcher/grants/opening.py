@@ -43,8 +43,10 @@ def bounded(request: Request, ceiling: CeilingFile | None, *, policy: str) -> tu
     profile, binding = bound(request, ceiling, policy=policy)
     opened, refusals = take(request, profile, binding, policy=policy)
     left, bounds, refused = reach.bound(request, ceiling, opened)
-    # Whoever has a token that does not hold needs no second word that one is missing.
-    refusals += [one for one in refused if not (refusals and one.reason == "required")]
+    if refusals:  # whoever has a token that does not hold needs no second word that one is missing
+        refused = [one for one in refused if one.reason != "required"]
+        bounds = bounds.replace(gated=())
+    refusals += refused
     return left.replace(opened=opened, cwd=left.cwd or binding.cwd), bounds, refusals
 
 

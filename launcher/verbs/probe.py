@@ -39,7 +39,11 @@ def probe(
     net: Annotated[Network, typer.Option(help="the card's network")] = Network.PASTA,
     user: Annotated[User, typer.Option(help="who the worker is inside")] = User.KEEP_ID,
     allow_no_control: Annotated[
-        bool, typer.Option(help="pass over promises whose control fails here, such as a port that the site closes")
+        bool,
+        typer.Option(
+            "--allow-no-control",
+            help="pass over promises whose control fails here, such as a port that the site closes",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the outcomes as JSON")] = False,
 ) -> None:

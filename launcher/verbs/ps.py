@@ -55,13 +55,13 @@ def ps(
 def chosen(*, every: bool, last: int) -> list[Run | Ended]:
     """Return the runs to list, the newest first, each once.
 
-    The living are read first: one that ends meanwhile is seen as living, then as ended, and is told as the former.
+    Those that ended are the last N of them, or every one; with both, the last N. The living are read first: one that ends meanwhile is seen as living, then as ended, and is told as the former.
     """
     alive = runs.living()
     began = {one.run: one.record.started if one.record else 0.0 for one in alive}
     # A receipt from before a living run began is that of an earlier run of its id.
     over = [one for one in runs.ended() if one.run not in began or one.kept < began[one.run]]
-    return [*reversed(alive), *(over if every else over[:last])]
+    return [*reversed(alive), *(over if every and not last else over[:last])]
 
 
 def _warm(one: Run | Ended) -> bool:

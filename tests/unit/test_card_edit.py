@@ -76,10 +76,12 @@ def test_a_value_changes_and_its_comment_stays() -> None:
     ]
 
 
-def test_a_comment_that_shows_the_key_becomes_it() -> None:
-    """A commented key is written where its comment stands; one without a comment goes to its table's end."""
-    assert diff(changed("limits.memory", "2g")) == ['-# memory = "4g"', '+memory = "2g"']
-    assert diff(changed("read", "~/a", "b")) == ['-# read = ["~/reference"]', '+read = ["~/a", "b"]']
+def test_a_key_stands_below_the_comment_that_shows_it() -> None:
+    """A commented key is written below its comment, which stays; one without a comment goes to its table's end."""
+    assert diff(changed("limits.memory", "2g")) == ['+memory = "2g"']
+    assert '# memory = "4g"\nmemory = "2g"\n' in changed("limits.memory", "2g")
+    assert diff(changed("read", "~/a", "b")) == ['+read = ["~/a", "b"]']
+    assert edit.remove(changed("read", "~/a"), edit.find("read"), base="/cards") == CARD
     after = changed("net", "none")
     assert tomllib.loads(after)["net"] == "none"
     assert after.index("net = ") < after.index("[limits]")
@@ -264,6 +266,17 @@ def test_set_and_get(place: Path) -> None:
     assert json.loads(card("get", "hosts", "--json").stdout) == ["a.example", "b.example"]
     assert (card("get", "net").returncode, card("get", "none.toml", "net").returncode) == (1, 2)
     assert sorted(os.listdir(place)) == ["card.toml", "real.toml"]
+
+
+def test_a_new_card_runs_whatever_the_umask(place: Path) -> None:
+    """A card that others can write is refused, so none is made."""
+    before = os.umask(0)
+    try:
+        assert card("new").returncode == 0
+    finally:
+        os.umask(before)
+    assert (place / "card.toml").stat().st_mode & 0o777 == 0o644
+    assert card("lint").returncode == 0
 
 
 def test_a_refused_change_leaves_the_file_as_it_was(place: Path) -> None:

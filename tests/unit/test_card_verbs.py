@@ -57,6 +57,14 @@ def test_every_verb_has_help(name: str) -> None:
     assert VERBS[name].help.split()[0] in done.stdout
 
 
+@pytest.mark.parametrize("name", VERBS)
+def test_help_has_whole_options_at_80_columns(name: str) -> None:
+    """No option's name is cut off in a terminal of the usual size."""
+    shown = card(*name.split()[1:], "--help", COLUMNS="80").stdout
+    options = {word for parameter in VERBS[name].params for word in parameter.opts if word.startswith("--")}
+    assert {word for word in options if not re.search(rf"{word}\b", shown)} == set()
+
+
 @pytest.mark.parametrize("words", [(), ("ps",), ("grant", "list")])
 def test_the_short_question_is_the_long_one(words: tuple[str, ...]) -> None:
     """`-h` asks for help as `card-run -h` does, of every verb."""

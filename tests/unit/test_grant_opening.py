@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher import bench, launch
+from launcher import bench, launch, report
 from launcher.access.ceiling import Ceiling
 from launcher.access.profile import Profile, Root
 from launcher.bench import Bench, CeilingFile
@@ -16,7 +16,7 @@ from launcher.grants import approval, bindings, classes, opening, words
 from launcher.launch import Launch
 from launcher.request import Request
 from launcher.roots import Opened
-from oci.refusal import Refusal, Refused
+from oci.refusal import EXIT_REFUSED, Refusal, Refused
 
 PATH, TREE, HOST, START = "filesystem.path.write.v1", "filesystem.tree.write.v1", classes.PROXY_TARGET, classes.START
 POLICY = "github.com\napi.github.com\nobjects.githubusercontent.com\napi.example.com\n"
@@ -225,6 +225,30 @@ def test_a_run_that_differs(place: Path, change: dict[str, Any], reason: str) ->
         changes |= {name: str(place / {"cwd": "w/src", "egress": "other"}[name])} if name in change else {}
     changes |= {"profile": request.profile.replace(home="real")} if "profile" in change and request.profile else {}
     assert refused(request.replace(grant=(text,), **changes)) == ([reason] if reason else [])
+
+
+def test_a_grant_that_does_not_hold_is_not_said_to_be_missing(place: Path) -> None:
+    """Without one it is told what is closed; with one that is for another run, only that."""
+    text = token(asked(place), TREE, str(place / "w"))
+    closed = f"write of {place}/w is gated: closed without a grant"
+    assert closed in judged(asked(place)).notes
+    other = asked(place, grant=(text,)).replace(command=("make", "all"))
+    found, refusals = launch.judge(other)
+    assert [one.reason for one in refusals] == ["wrong-command"]
+    assert not [note for note in found.notes if "closed without a grant" in note]
+
+
+def test_quiet_tells_refusals_only(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the profile gates is a note, and `--quiet` prints none beside refusals."""
+    monkeypatch.setattr(report, "_finish", lambda *_: (None, []))
+    for quiet in (False, True):
+        request = asked(place, image="alpine", quiet=quiet)
+        assert report.plan(*launch.judge(request), show=False, as_json=False) == EXIT_REFUSED
+        said = capsys.readouterr().err
+        assert ("NOTE" in said) != quiet
+        assert "reason=bad-image" in said
 
 
 def test_a_ceiling_between_issue_and_start(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -336,6 +336,15 @@ def test_a_run_is_listed_once() -> None:
     assert named.known() == ["r1", "r2"]
 
 
+def test_the_newest_that_ended() -> None:
+    """`--last` bounds those that ended, with `--all` too."""
+    for number in range(3):
+        kept.keep(f"r{number}", {"started": 1.0})
+        os.utime(kept.path(f"r{number}"), (number + 1.0, number + 1.0))
+    for every, last, count in ((False, 0, 0), (False, 1, 1), (True, 1, 1), (True, 2, 2), (True, 0, 3)):
+        assert [one.run for one in ps.chosen(every=every, last=last)] == ["r2", "r1", "r0"][:count]
+
+
 def test_a_run_that_ends_between_two_looks_is_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever is read first, it is in the list, once."""
     for first in ("living", "ended"):
