@@ -115,12 +115,12 @@ def _itself(path: str, roots: Filesystem) -> str:
     return f"a link leads to it: name {place} itself{also}"
 
 
-def podman(roots: Filesystem) -> list[Refusal]:
+def podman(path: str | None, roots: Filesystem) -> list[Refusal]:
     """Refuse a podman that the worker could write: it would run on the bench in the place of the real one."""
-    path = searched.podman()
     root = _writable(path, roots) if path else ""
-    text = f"podman on PATH is {path}, inside --write {root}: the worker could rewrite it"
-    return [Refusal("podman-writable", text, "take that folder off PATH, or keep it elsewhere")] if root else []
+    text = f"podman is {path}, inside --write {root}: the worker could rewrite it"
+    hint = f"keep it elsewhere, or name another: {searched.NAMED}=PATH"
+    return [Refusal("podman-writable", text, hint)] if root else []
 
 
 def _protected(path: str, roots: Filesystem) -> bool:

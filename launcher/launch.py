@@ -13,10 +13,11 @@ from launcher.fs import policy as filesystem
 from launcher.fs import searched
 from launcher.fs.paths import WRITE, ancestors, config_home
 from launcher.fs.policy import Filesystem
+from launcher.fs.searched import Programs
 from launcher.limits import Limits
 from launcher.request import Request
 from launcher.value import Value
-from oci.refusal import Refusal
+from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class Launch(Value):
     """What this run is, before its names have addresses.
 
     `asked` is the request after `bounds`: the card's own profile or the bench's ceiling, None when there is neither.
-    `cold` is why it is started from nothing, None for a run that takes a warm card; `before_podman` is for the
-    aftermath (`launcher.fs.searched`).
+    `cold` is why it is started from nothing, None for a run that takes a warm card; `programs` is what PATH comes to
+    (`launcher.fs.searched`), and `before_podman` is for the aftermath.
     """
 
     asked: Request
@@ -63,6 +64,7 @@ class Launch(Value):
     best_effort: bool
     landlock: str
     notes: tuple[str, ...]
+    programs: Programs
     cold: str | None = "no pool was asked"
     before_podman: tuple[str, ...] = ()
 
@@ -86,6 +88,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
     )
     bounds, unbounded = limits.decide({name: getattr(request, name) for name in limits.NAMES})
     route4, route6 = network.routes(request)
+    programs, unnamed = _programs()
     launch = Launch(
         asked=request,
         bounds=held_to,
@@ -113,12 +116,14 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         limits=bounds,
         best_effort=request.limits == "best-effort",
         landlock=request.landlock,
-        before_podman=searched.before_podman(roots.roots),
+        programs=programs,
+        before_podman=searched.planted(programs.before, roots.roots),
         notes=(
             *(request.merged.notes if request.merged else ()),
             *(held_to.notes if held_to else ()),
             *(request.opened.notes if request.opened else ()),
             *servers.notes,
+            *programs.notes,
             *notes,
             *dropped,
         ),
@@ -131,7 +136,8 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         *closed,
         *guard.deciding_files(request, path, roots),
         *guard.secluded(roots),
-        *guard.podman(roots),
+        *unnamed,
+        *guard.podman(programs.podman, roots),
         *_granted(request, roots, env),
         *unkept,
         *homeless,
@@ -139,6 +145,14 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         *unbounded,
         *network.no_route(request, route4=route4, route6=route6),
     ]
+
+
+def _programs() -> tuple[Programs, list[Refusal]]:
+    """Return what PATH comes to, and why the podman that was named is none."""
+    try:
+        return searched.look(), []
+    except Refused as error:
+        return Programs(podman=None, folders=()), list(error.refusals)
 
 
 def _kept(

@@ -13,6 +13,7 @@ from hooks.egress import Egress
 from hooks.ledger import Ledger
 from hooks.plan import egress_of
 from launcher import live_inside, runtime
+from launcher.fs import searched
 from launcher.life.runs import Run
 from launcher.run import directory
 from launcher.run.perform import find_podman
@@ -51,7 +52,9 @@ def read_all(runs: list[Run]) -> dict[str, Ledger]:
 def _told(words: list[str], *, whose: str) -> str:
     """Return what a command printed; raises Refused (`ledger-unreadable`) when it failed, or took too long."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=_SECONDS, check=False, env=searched.environment()
+        )
     except subprocess.TimeoutExpired:
         text = f"{whose}: podman did not answer within {_SECONDS} seconds"
         raise Refused([Refusal("ledger-unreadable", text, "try again when the bench is less busy")]) from None
@@ -75,7 +78,7 @@ def _self_tests(path: str) -> int | None:
 def read(egress: Egress) -> Ledger:
     """Return the ledger as the kernel has it now; raises Refused (`run-ended`, `ledger-unreadable`)."""
     pin = f"{directory.parent()}/{egress.run}/{rundir.NETNS}"
-    words = [find_podman(), "--remote=false", "unshare", "nsenter", f"--net={pin}"]
+    words = [find_podman(), "--remote=false", "unshare", searched.program("nsenter"), f"--net={pin}"]
     words += [nft.program(), "list", "table", "inet", egress.table]
     listing = _told(words, whose=f"the ledger of {egress.run}")
     count = _self_tests(os.path.dirname(pin))

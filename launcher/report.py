@@ -99,7 +99,7 @@ def podman_argv(whole: Plan) -> list[str]:
     return command.argv(
         whole.launch,
         runtime.ensure(),
-        podman=find_podman(),
+        podman=find_podman(whole.launch.programs),
         directory=_directory(whole.launch),
         hooks_dirs=site.hooks_dirs(),
     )

@@ -22,6 +22,7 @@ from podman import PodmanClient  # pyright: ignore[reportMissingTypeStubs]
 from podman.errors import APIError, PodmanError  # pyright: ignore[reportMissingTypeStubs]
 
 from launcher import launch
+from launcher.fs import searched
 from launcher.run import directory
 from launcher.run.perform import find_podman
 from oci.refusal import Refusal, Refused
@@ -130,7 +131,9 @@ def _own(program: str) -> Generator[str]:
     words = [program, "--remote=false", "system", "service", f"--time={_IDLE_SECONDS}", f"unix://{path}"]
     try:
         with tempfile.TemporaryFile("w+", dir=place) as said:
-            child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
+            child = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, env=searched.environment()
+            )
             try:
                 if not _started(child, path):
                     said.seek(0)

@@ -5,17 +5,19 @@ A check never changes anything. The list is the order in which a run would need 
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pwd import getpwuid
 
+from hooks.nft import program as nft_program
 from launcher import bench, launch, options, runtime
 from launcher.access.judge import ALLOW, LEVELLED, REAL
 from launcher.cardfile import load
 from launcher.egress import nameservers, policy
+from launcher.fs import searched
 from launcher.request import DEFAULT_IMAGE
 from launcher.run import why
+from launcher.run.perform import find_podman
 from launcher.stage2 import landlock
 from launcher.stage2.abi import ABIS
 from launcher.stage2.syscalls import Kernel
@@ -45,16 +47,25 @@ class _Said(Value):
 
 def _output(*argv: str) -> _Said:
     """Run a program where it is there, in a directory that is."""
-    program = shutil.which(argv[0], path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    program = _place(argv[0])
     if program is None:
         return _Said(output=None)
+    words, environment = [program, *argv[1:]], searched.environment()
     try:
-        done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, timeout=20, check=False, cwd="/")
+        done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False, cwd="/", env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         return _Said(output=None, why=str(error))
     if done.returncode == 0:
         return _Said(output=done.stdout.strip())
     return _Said(output=None, why=why.word(done.stderr) if done.stderr.strip() else f"status {done.returncode}")
+
+
+def _place(name: str) -> str | None:
+    """Return where a run would find a program, or None where it would not."""
+    try:
+        return {"podman": find_podman, "nft": nft_program}.get(name, lambda: searched.program(name))()
+    except Refused:
+        return None
 
 
 def _version(text: str | None) -> tuple[int, ...]:
@@ -114,7 +125,7 @@ def subordinate_ids() -> Finding:
         return Finding(name="subordinate ids", good=True, found="not needed by root")
     user = getpwuid(os.getuid()).pw_name
     listed = [path for path in ("/etc/subuid", "/etc/subgid") if _lists(path, user)]
-    helpers = all(shutil.which(name) for name in ("newuidmap", "newgidmap"))
+    helpers = all(_place(name) for name in ("newuidmap", "newgidmap"))
     found = f"{', '.join(listed) or 'no range'}; newuidmap {'found' if helpers else 'missing'}"
     hint = f"install uidmap, and usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
     return Finding(name="subordinate ids", good=len(listed) == 2 and helpers, found=found, hint=hint)

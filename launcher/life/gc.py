@@ -7,6 +7,7 @@ is undone.
 import os
 import time
 
+from launcher.fs import searched
 from launcher.life import lost, orphans, runs, services
 from launcher.life.containers import Container, Containers, Storage, Unknown
 from launcher.life.undo import undo
@@ -38,7 +39,7 @@ def collect(*, dry: bool = False) -> list[Finding]:
 
     Two at once, and cards that start meanwhile, do not get in each other's way. Raises Refused without a podman.
     """
-    containers = Containers(find_podman(), dict(os.environ))
+    containers = Containers(find_podman(), searched.environment())
     found = [one for path in runs.directories() if (one := _collect(path, containers, dry=dry))]
     found += [_end_service(one, dry=dry) for one in services.left()]
     found += _pool(dry=dry)

@@ -12,6 +12,7 @@ from typing import Any
 
 from launcher import launch, options, runtime
 from launcher.egress.nameservers import RESOLV_CONF
+from launcher.fs import searched
 from launcher.fs.paths import config_home
 from launcher.launch import Launch
 from launcher.pool import key
@@ -58,7 +59,7 @@ class Declared:
             refusals.append(Refusal("pool-unfit", f"no warm card can be made with {unfit}", "leave it out"))
         if refusals:
             raise Refused(refusals)
-        program, built = perform.find_podman(), runtime.ensure()
+        program, built = perform.find_podman(judged.programs), runtime.ensure()
         judged = cgroup.enforceable(judged, program)
         found = key.of(judged, built, podman=program, hooks_dirs=site.hooks_dirs())
         return Card(launch=judged.replace(names=(), interactive=False), built=built, program=program, key=found)
@@ -105,7 +106,7 @@ def _hook_files() -> list[str]:
 def _images(podman: str) -> list[str]:
     """Return the files in which podman's stores say which image a name means (containers-storage.conf(5))."""
     words = [podman, "--remote=false", "info", "--format={{json .Store}}"]
-    done = subprocess.run(words, capture_output=True, timeout=_SECONDS, check=False)
+    done = subprocess.run(words, capture_output=True, timeout=_SECONDS, check=False, env=searched.environment())
     if done.returncode:
         raise Refused([Refusal("podman-failed", f"podman info said: {done.stderr.decode(errors='replace').strip()}")])
     store: Any = strictjson.parse(done.stdout)

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from launcher import bench, pins, runtime
+from launcher.fs import searched
 from launcher.launch import Launch
 from launcher.life import identity
 from launcher.life.record import Record
@@ -41,7 +42,7 @@ class Prepared(Value):
 
 def prepare(launch: Launch) -> Prepared:
     """Return the card made ready; raises Refused with every reason, and then nothing is left."""
-    podman = find_podman()
+    podman = find_podman(launch.programs)
     if launch.limits.controllers:
         from launcher.run import cgroup  # asks podman, which only a card with such limits pays for
 
@@ -121,7 +122,9 @@ def _record(launch: Launch) -> Record:
 def _image_environment(podman: str, image: str) -> list[str]:
     """Return the image's own NAME=VALUE variables; raises Refused when it is not there."""
     words = [podman, "--remote=false", "image", "inspect", image]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=_SECONDS, check=False, env=searched.environment()
+    )
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no word why"])[-1].removeprefix("Error: ")
         raise Refused([Refusal("image-missing", said, f"podman pull {image}, or build it")])

@@ -7,11 +7,11 @@ undone, the control may do. The control takes the card's pins from its receipt, 
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from typing import Any
 
+from launcher.fs import searched
 from launcher.network import BRIDGE, PASTA, SLIRP
 from launcher.probe import inside
 from launcher.probe.probes import HOST, LIMITS, MARKER, PROBES
@@ -87,16 +87,22 @@ def program() -> str:
 
 def _environment() -> dict[str, str]:
     """Return the caller's environment and a variable that must not cross, less what would steer a loader inside."""
-    return {**{name: value for name, value in os.environ.items() if not name.startswith("LD_")}, MARKER: "1"}
+    return {
+        **{name: value for name, value in searched.environment().items() if not name.startswith("LD_")},
+        MARKER: "1",
+    }
 
 
 def card_run() -> str:
     """Return the path of the card-run that belongs to this `card`; raises Refused when there is none."""
     beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "card-run")
-    found = beside if os.access(beside, os.X_OK) else shutil.which("card-run")
-    if found is None:
-        raise Refused([Refusal("no-card-run", "card-run is neither beside card nor on PATH", "install card-run")])
-    return found
+    if os.access(beside, os.X_OK):
+        return beside
+    try:
+        return searched.program("card-run")
+    except Refused:
+        text = "card-run is neither beside card nor in a folder of PATH that root alone can change"
+        raise Refused([Refusal("no-card-run", text, "install card-run")]) from None
 
 
 def walled(asked: Asked, scratch: Scratch) -> tuple[list[str], dict[str, Any]]:

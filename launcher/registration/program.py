@@ -83,6 +83,6 @@ def compile_all(scope: Scope, place: str) -> None:
     """Compile the copy that will lie at `place`, by the interpreter that will run it. A failure costs speed only."""
     real = scope.real(place)
     words = [python(scope), "-I", "-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
-    done = subprocess.run([*words, "-s", real, "-p", place, real], capture_output=True, text=True, check=False)
+    done = subprocess.run([*words, "-s", real, "-p", place, real], capture_output=True, text=True, check=False, env={})
     if done.returncode:
         sys.stderr.write(f"NOTE the hooks are not compiled: {done.stderr.strip()[-200:]}\n")

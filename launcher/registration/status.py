@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
+from launcher.fs import searched
 from launcher.registration import change, conf, program, trial, trust
 from launcher.registration.scope import Scope
 from launcher.run import site
@@ -177,5 +178,12 @@ def _prestart(fired: trial.Fired, version: str) -> Finding:
 
 
 def _podman_version() -> str:
-    done = subprocess.run([find_podman(), "--version"], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(
+        [find_podman(), "--version"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        env=searched.environment(),
+    )
     return done.stdout.strip() or "podman"

@@ -12,6 +12,7 @@ import subprocess
 from typing import Any
 
 from launcher import bench, launch, network, pins, runtime
+from launcher.fs import searched
 from launcher.fs.policy import PRIVATE
 from launcher.life import remnants, undo
 from launcher.life.containers import Containers, Unknown
@@ -55,14 +56,14 @@ def run(*, annotated: bool) -> Fired:
     refusals += launch.rootless()
     if refusals:
         raise Refused(refusals)
-    built, podman = runtime.ensure(), find_podman()
+    built, podman = runtime.ensure(), find_podman(asked.programs)
     held = directory.create(asked.run)
     try:
         _fill(held, asked, built)
         words = _argv(held, asked, built, podman, annotated=annotated)
         fired = _try(held, words, podman)
     except BaseException:
-        undo.undo(held, Containers(podman, dict(os.environ)))  # podman may have been in the middle of it
+        undo.undo(held, Containers(podman, searched.environment()))  # podman may have been in the middle of it
         raise
     held.remove()
     return fired
@@ -117,7 +118,9 @@ def _try(held: RunDirectory, words: list[str], podman: str) -> Fired:
     finally:
         _call([podman, "--remote=false", "rm", "--force", "--time=0", container])
     with suppress(Unknown):
-        remnants.clear(container, Containers(podman, dict(os.environ)))  # podman 4.3 leaves conmon's note of its end
+        remnants.clear(
+            container, Containers(podman, searched.environment())
+        )  # podman 4.3 leaves conmon's note of its end
     result = held.read("hook.json")
     return Fired(
         prestart=json.loads(result) if result else None,
@@ -139,7 +142,9 @@ def _stages(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _call(words: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=_SECONDS, check=False, env=searched.environment()
+    )
 
 
 def _last(text: str) -> str:

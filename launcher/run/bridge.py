@@ -9,6 +9,7 @@ from typing import Any
 
 from hooks import outer
 from launcher.egress import nameservers
+from launcher.fs import searched
 from launcher.launch import Launch
 from launcher.run.directory import RunDirectory
 from launcher.runtime import Runtime
@@ -26,7 +27,7 @@ def with_dns(launch: Launch, podman: str) -> Launch:
     podman writes the address of its forwarder into the namespace's own resolv.conf: it differs between podman 5.0 and
     5.3, so it is read. A server on a loopback is the bench's, and never what a card is told to ask.
     """
-    done = _run([podman, *_THERE, "cat", nameservers.RESOLV_CONF])
+    done = _run([podman, *_THERE, searched.program("cat"), nameservers.RESOLV_CONF])
     servers = nameservers.parse(done.stdout, source="podman's rootless network namespace").servers
     usable = [server for server in servers if ":" not in server and not server.startswith("127.")]
     if usable:
@@ -47,7 +48,9 @@ def build(run: RunDirectory, runtime: Runtime, podman: str, index: str) -> dict[
 
 
 def _run(words: list[str], *, check: bool = True) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=_SECONDS, check=False, env=searched.environment()
+    )
     if check and done.returncode:
         raise Refused([Refusal("podman-failed", f"{words[1:4]} said: {done.stderr.strip()}")])
     return done

@@ -6,6 +6,7 @@ costs 60 ms, which a card without such limits does not pay.
 
 import subprocess
 
+from launcher.fs import searched
 from launcher.launch import Launch
 from launcher.limits import Limits
 from oci.refusal import Refusal, Refused
@@ -35,7 +36,9 @@ def enforceable(launch: Launch, podman: str) -> Launch:
 
 def _controllers(podman: str) -> list[str]:
     words = [podman, "--remote=false", "info", "--format={{range .Host.CgroupControllers}}{{.}} {{end}}"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=_SECONDS, check=False, env=searched.environment()
+    )
     if done.returncode:
         raise Refused([Refusal("podman-failed", f"podman info said: {done.stderr.strip()}")])
     return done.stdout.split()

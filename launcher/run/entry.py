@@ -14,6 +14,7 @@ from typing import Any
 
 from hooks import rundir
 from hooks.plan import sha256
+from launcher.fs import searched
 from launcher.life.runs import Run
 from launcher.request import Request
 from launcher.run import foreground
@@ -81,7 +82,7 @@ def enter(run: Run, known: Card, asked: Request, *, env: tuple[tuple[str, str], 
 def _exists(container: str, podman: str) -> bool:
     """Return whether podman still has a container (podman-container-exists(1))."""
     words = [podman, "--remote=false", "container", "exists", container]
-    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    return subprocess.run(words, capture_output=True, check=False, env=searched.environment()).returncode == 0
 
 
 def _words(container: str, known: Card, asked: Request, podman: str) -> list[str]:

@@ -8,6 +8,8 @@ import os
 import signal
 from collections.abc import Callable
 
+from launcher.fs import searched
+
 _BY_KEYS = (signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -21,7 +23,12 @@ def start(words: list[str], *, descriptors: tuple[tuple[int, int], ...] = (), ap
     heard = [number for number in (*_BY_KEYS, *_PASSED_ON) if signal.getsignal(number) != signal.SIG_IGN]
     group = 0 if apart else os.getpgrp()
     return os.posix_spawn(
-        words[0], words, os.environ, file_actions=actions, setpgroup=group, setsigdef=[*heard, signal.SIGPIPE]
+        words[0],
+        words,
+        searched.environment(),
+        file_actions=actions,
+        setpgroup=group,
+        setsigdef=[*heard, signal.SIGPIPE],
     )
 
 

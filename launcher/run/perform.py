@@ -11,6 +11,7 @@ import time
 from launcher import runtime
 from launcher.fs import protect, searched
 from launcher.fs.paths import WRITE
+from launcher.fs.searched import Programs
 from launcher.launch import Launch
 from launcher.life import identity
 from launcher.life.record import Record
@@ -34,16 +35,16 @@ if TYPE_CHECKING:
     S = TypeVar("S", bound=Session)
 
 
-def find_podman() -> str:
-    """Return podman's absolute path from PATH; raises Refused when there is none.
+def find_podman(programs: Programs | None = None) -> str:
+    """Return podman's absolute path, as PATH has it now if it was not looked for; raises Refused when there is none.
 
     podman starts in no directory that was deleted: where ours was, we are in / from here on.
     """
-    path = searched.podman()
+    programs = programs or searched.look()
     if _is_nowhere():
         os.chdir("/")
-    if path is not None:
-        return path
+    if programs.podman is not None:
+        return programs.podman
     raise Refused([Refusal("no-podman", "podman is not on PATH", "install podman 5.0 or newer")])
 
 
@@ -70,7 +71,7 @@ def perform(launch: Launch, *, quiet: bool, receipt: str | None, started: float 
     """
     started = time.monotonic() if started is None else started
     sink = open_receipt(receipt, [root.path for root in launch.filesystem.roots if root.access == WRITE])
-    program = find_podman()
+    program = find_podman(launch.programs)
     if launch.limits.controllers:
         from launcher.run import cgroup  # asks podman, which only a card with such limits pays for
 
@@ -177,7 +178,7 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
     exchange = Exchange(run, client=built.client, hook=built.hook_argv)
     argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
     channel, lifeline, stdin = Channel(), Lifeline(), _stdin(launch)
-    environment = _environment(built)
+    environment = _environment(launch, built)
     child = spawn.podman(
         argv,
         channel_fd=channel.theirs,
@@ -252,13 +253,14 @@ def record_of(launch: Launch) -> Record:
     )
 
 
-def _environment(built: runtime.Runtime) -> dict[str, str]:
-    """Return podman's own environment: the caller's, with our containers.conf on top of every other.
+def _environment(launch: Launch, built: runtime.Runtime) -> dict[str, str]:
+    """Return podman's own environment: the caller's, with a PATH that no worker could write and our containers.conf.
 
     podman lives for a moment and collects garbage five times in it: GOGC=400 (Go's runtime package) makes both
     `podman run` and a card 8 % quicker, measured in interleaved runs.
     """
-    return {"GOGC": "400", **os.environ, "CONTAINERS_CONF_OVERRIDE": built.containers_conf}
+    ours = {"CONTAINERS_CONF_OVERRIDE": built.containers_conf}
+    return {"GOGC": "400", **launch.programs.environment, **ours}
 
 
 def remove(run: RunDirectory) -> None:

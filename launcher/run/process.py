@@ -37,6 +37,7 @@ class Podman:
         """
         self.pid = child.pid
         self.program = child.program
+        self._environment = child.environment
         self.signalled = 0
         self.expired = False
         self.gave_up = False
@@ -127,7 +128,7 @@ class Podman:
         words = [self.program, "--remote=false", verb, *options, self._container]
         quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
         # Of its own group: what comes by the terminal meanwhile is not for it.
-        pid = os.posix_spawn(self.program, words, os.environ, file_actions=quiet, setsigmask=(), setpgroup=0)
+        pid = os.posix_spawn(self.program, words, self._environment, file_actions=quiet, setsigmask=(), setpgroup=0)
         return os.waitpid(pid, 0)[1] == 0
 
     def freeze(self, *, frozen: bool) -> bool:

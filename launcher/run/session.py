@@ -264,11 +264,15 @@ class Session:
         self._channel.close()
         self._run.release()
         self._podman.wait()
-        undo.sweep(self._run, Containers(self._podman.program, dict(os.environ)), killed=bool(self._podman.killed))
+        undo.sweep(
+            self._run,
+            Containers(self._podman.program, self._launch.programs.environment),
+            killed=bool(self._podman.killed),
+        )
 
     def _settle(self, status: int) -> int:
         """Remove what podman left, and return the status that the container recorded, a timeout's excepted."""
-        containers = Containers(self._podman.program, dict(os.environ))
+        containers = Containers(self._podman.program, self._launch.programs.environment)
         client, killed = self._podman.wait(), self._podman.killed
         recorded = ending.settle(self._run, containers, client=client, killed=killed)
         return status if self._podman.expired else recorded

@@ -26,15 +26,18 @@ _PYTHON_IGNORES = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 
 class Child:
-    """A podman that was started: its program, process id, and the descriptor that its stderr is read from.
+    """A podman that was started: its program, process id, environment, and the descriptor its stderr is read from.
 
     `apart` is whether it has a process group of its own, so that what the terminal sends reaches card-run alone.
     """
 
-    __slots__ = ("apart", "pid", "program", "stderr")
+    __slots__ = ("apart", "environment", "pid", "program", "stderr")
 
-    def __init__(self, program: str, pid: int, stderr: int, *, apart: bool) -> None:
+    def __init__(
+        self, program: str, pid: int, stderr: int, *, apart: bool, environment: dict[str, str] | None = None
+    ) -> None:
         self.program = program
+        self.environment = environment or {}
         self.pid = pid
         self.stderr = stderr
         self.apart = apart
@@ -86,4 +89,4 @@ def podman(  # noqa: PLR0913 - what a process is started with
         raise
     finally:
         os.close(write_end)
-    return Child(argv[0], pid, read_end, apart=apart)
+    return Child(argv[0], pid, read_end, apart=apart, environment=environment)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from launcher.fs import searched
 from launcher.life.runs import Run
 from launcher.run import foreground, output
 from launcher.run.perform import find_podman
@@ -37,7 +38,7 @@ def attach(
 def _status(run: Run, status: int) -> int:
     """Return the worker's status if it has ended, else podman's own, which is 0 when it was left by the keys."""
     words = [find_podman(), "--remote=false", "container", "inspect", "--format={{.State.Status}}", run.container or ""]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=searched.environment())
     if done.stdout.strip() in {"running", "paused"}:
         if status == 0:
             output.say(f"NOTE {run.run} goes on: card attach {run.run}")

@@ -10,6 +10,7 @@ import select
 import signal
 import time
 
+from launcher.fs import searched
 from launcher.life import identity, runs
 from launcher.life.identity import Identity
 from launcher.life.runs import Ended, Run
@@ -94,7 +95,7 @@ def _undone(run: Run) -> list[str] | None:
     from launcher.run.perform import find_podman
 
     try:
-        found = gc.settle(taken, Containers(find_podman(), dict(os.environ)))
+        found = gc.settle(taken, Containers(find_podman(), searched.environment()))
         return None if found is None else list(found.left)
     finally:
         taken.let_go()

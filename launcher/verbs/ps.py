@@ -55,7 +55,8 @@ def ps(
 def chosen(*, every: bool, last: int) -> list[Run | Ended]:
     """Return the runs to list, the newest first, each once.
 
-    Those that ended are the last N of them, or every one; with both, the last N. The living are read first: one that ends meanwhile is seen as living, then as ended, and is told as the former.
+    Those that ended are the last N of them, or every one; with both, the last N. The living are read first: one that
+    ends meanwhile is seen as living, then as ended, and is told as the former.
     """
     alive = runs.living()
     began = {one.run: one.record.started if one.record else 0.0 for one in alive}

@@ -80,39 +80,6 @@ def test_tmpdir_is_no_place_to_write_where_runs_are_in_it(moved: Path) -> None:
         session.chmod(mode)
 
 
-@pytest.fixture
-def bin_of_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder of the workspace that is first on PATH, as an activated virtual environment is."""
-    folder = tmp_path / "work/bin"
-    folder.mkdir(parents=True)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return folder
-
-
-def test_a_podman_that_the_worker_made_is_not_the_next_one(bin_of_work: Path) -> None:
-    """One in a writable folder of PATH was once run on the bench by the next card-run; it is taken away."""
-    ran = bin_of_work.parent.parent / "ran"
-    script = f'#!/bin/sh\ntouch {ran}\nexec /usr/bin/podman "$@"\n'
-    plant = ("sh", "-c", 'printf %s "$1" > bin/podman; chmod 755 bin/podman', "sh", script)
-    words = ("-q", "--net=none", f"--write={bin_of_work.parent}")
-    done = card(*words, "--", *plant)
-    assert f"NOTE {bin_of_work}/podman was made by the worker, and would be run in podman's place: removed" in done.err
-    assert (card("-q", "--net=none", "--", "true").status, ran.exists()) == (0, False)
-    # One that came some other way is a refusal where the worker could write it; elsewhere, the control, PATH decides.
-    (bin_of_work / "podman").write_text(script)
-    (bin_of_work / "podman").chmod(0o755)
-    done = card(*words, "--", "true")
-    assert (done.status, done.reasons, ran.exists()) == (125, ["podman-writable"], False)
-    assert (card("-q", "--net=none", "--", "true").status, ran.exists()) == (0, True)
-
-
-def test_what_is_no_program_is_no_podman(bin_of_work: Path) -> None:
-    """A directory of that name is passed over, as a shell passes over it, and stays."""
-    (bin_of_work / "podman").mkdir()
-    done = card("-q", "--net=none", f"--write={bin_of_work.parent}", "--", "true")
-    assert (done.status, done.err, (bin_of_work / "podman").is_dir()) == (0, "", True)
-
-
 @pytest.mark.parametrize("closed", ["--protect", "git"])
 def test_a_second_name_does_not_open_what_is_closed(workspace: Path, closed: str) -> None:
     """A hard link that an earlier run left was once the way to write a file that is read-only by its own name."""

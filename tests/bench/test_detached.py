@@ -288,7 +288,7 @@ def test_stop_goes_on_when_podman_says_no(tmp_path: Path) -> None:
         f'exec {shutil.which("podman")} "$@"\n'
     )
     (tmp_path / "podman").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environment = {**os.environ, "CARD_RUN_PODMAN": f"{tmp_path}/podman"}
     deaf, polite = detached("--stop-timeout", "300", "--", "sh", "-c", DEAF), detached("--", "sh", "-c", HOLD)
     for name in (deaf, polite):
         until("up", name)

@@ -40,10 +40,10 @@ def stand_in_card_run(folder: Path, extra: str) -> str:
 
 
 def stand_in_podman(folder: Path, change: str) -> str:
-    """Put a podman in a folder that changes the control's command alone; return a PATH with it."""
+    """Put a podman in a folder that changes the control's command alone; return its path."""
     (folder / "podman").write_text(PODMAN.format(change=change))
     (folder / "podman").chmod(0o755)
-    return f"{folder}:{os.environ['PATH']}"
+    return f"{folder}/podman"
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -125,7 +125,7 @@ def test_a_promise_that_is_not_kept(name: str, tmp_path: Path) -> None:
 def test_control_of_the_stand_ins(tmp_path: Path) -> None:
     """The same stand-ins that change nothing leave every promise held."""
     path = stand_in_podman(tmp_path, "argv")
-    assert probe(program=stand_in_card_run(tmp_path, ""), PATH=path).status == 0
+    assert probe(program=stand_in_card_run(tmp_path, ""), CARD_RUN_PODMAN=path).status == 0
 
 
 CLOSED_PORTS = '["--add-host=github.com:203.0.113.11" if "--add-host" in word else word for word in argv]'
@@ -135,19 +135,19 @@ NO_NETWORK = '["--network=none" if "--network" in word else word for word in arg
 def test_no_control_shows_nothing(tmp_path: Path) -> None:
     """A port that is closed for everybody is no evidence of a wall: exit 1, unless told to pass over it."""
     path = stand_in_podman(tmp_path, CLOSED_PORTS)
-    done = probe("--json", PATH=path)
+    done = probe("--json", CARD_RUN_PODMAN=path)
     assert done.status == 1
     assert {promise for promise, verdict in verdicts(done).items() if verdict == "no-control"} == {
         "network_boundary: no other port of a listed address (80)",
         "network_boundary: no other port of a listed address (22)",
     }
     assert "--allow-no-control" in done.err
-    assert probe("--allow-no-control", PATH=path).status == 0
+    assert probe("--allow-no-control", CARD_RUN_PODMAN=path).status == 0
 
 
 def test_a_guarantee_without_any_control(tmp_path: Path) -> None:
     """Where nothing of a guarantee can be shown, passing over is no answer."""
-    assert probe("--allow-no-control", PATH=stand_in_podman(tmp_path, NO_NETWORK)).status == 1
+    assert probe("--allow-no-control", CARD_RUN_PODMAN=stand_in_podman(tmp_path, NO_NETWORK)).status == 1
 
 
 def test_an_image_without_python() -> None:
@@ -167,7 +167,7 @@ def test_an_image_that_is_missing() -> None:
 
 def test_a_control_that_does_not_start(tmp_path: Path) -> None:
     """Without a control there is no judgement: exit 2, podman's own words, and the command to try."""
-    done = probe(PATH=stand_in_podman(tmp_path, '[argv[0], "--no-such-option"]'))
+    done = probe(CARD_RUN_PODMAN=stand_in_podman(tmp_path, '[argv[0], "--no-such-option"]'))
     assert (done.status, done.out) == (2, "")
     assert done.reasons == ["no-control"]
     assert "no-such-option" in done.err

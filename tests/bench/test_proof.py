@@ -1,6 +1,6 @@
 """A wall that is silently absent: podman drops a hook without a word, and the worker must still never run.
 
-A stand-in for podman on PATH does to the real command what a bench might; the control is the same stand-in that
+A stand-in for podman does to the real command what a bench might; the control is the same stand-in that
 changes nothing.
 """
 
@@ -42,12 +42,12 @@ SABOTAGE = {
 
 
 def stand_in(folder: Path, change: str) -> dict[str, str]:
-    """Put a podman on PATH that changes its command; return the environment for it."""
+    """Make a podman that changes its command; return the environment for it."""
     program = folder / "bin/podman"
     program.parent.mkdir(exist_ok=True)
     program.write_text(STAND_IN.format(change=change.replace("{folder}", str(folder))))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    return {**os.environ, "CARD_RUN_PODMAN": str(program)}
 
 
 def never_ran(done: Run) -> None:

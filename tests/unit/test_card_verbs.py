@@ -19,11 +19,11 @@ PAGE = (ROOT / "launcher/card.1.md").read_text(encoding="utf-8")
 PROGRAM = "import sys; sys.argv[0] = 'card'; from launcher.card import main; main()"
 
 
-def card(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def card(*words: str, program: str = PROGRAM, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `card` with these words; an empty variable is unset."""
     settings = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb", **environment}
     settings = {name: value for name, value in settings.items() if value}
-    argv = [sys.executable, "-c", PROGRAM, *words]
+    argv = [sys.executable, "-c", program, *words]
     return subprocess.run(argv, capture_output=True, text=True, check=False, env=settings, cwd="/")
 
 
@@ -151,7 +151,8 @@ def test_an_image_that_is_no_reference_is_refused_before_anything_runs(tmp_path:
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom launcher.cli import main\nmain()\n"
     )
     (tmp_path / "card-run").chmod(0o755)
-    done = card("probe", "--image", "alpine", PATH=f"{tmp_path}:{os.environ['PATH']}", HOME=str(tmp_path))
+    program = PROGRAM.replace("'card'", repr(f"{tmp_path}/card"))
+    done = card("probe", "--image", "alpine", program=program, HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     reasons = re.findall(r"reason=(\S+)", done.stderr)
     assert reasons[0] == "bad-image"

@@ -19,8 +19,8 @@ LISTING = ruleset.render(wall("netns"))
 
 @pytest.fixture
 def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return what puts a podman of these shell lines on PATH; run directories are below `runtime`."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    """Return what makes the podman that is named one of these shell lines; run directories are below `runtime`."""
+    monkeypatch.setenv("CARD_RUN_PODMAN", f"{tmp_path}/podman")
     monkeypatch.setattr(directory, "parents", lambda: [f"{tmp_path}/runtime"])
 
     def put(script: str) -> None:

@@ -201,11 +201,11 @@ esac
 
 
 def podman(place: Path, monkeypatch: pytest.MonkeyPatch, script: str = NO_CONTAINERS) -> None:
-    """Put a podman on PATH that has no container."""
+    """Name a podman that has no container."""
     path = place.parents[1] / "bin/podman"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("CARD_RUN_PODMAN", str(path))
 
 
 ORPHAN = {"boot_id": "0" * 36}

@@ -78,7 +78,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a runtime directory of our own; podman is what a test puts there."""
     for name in ("CONTAINER_HOST", "CONTAINER_CONNECTION"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    monkeypatch.setenv("CARD_RUN_PODMAN", f"{tmp_path}/bin/podman")
     monkeypatch.setenv("TOLD", f"{tmp_path}/told")
     monkeypatch.setattr(directory, "parents", lambda: [f"{tmp_path}/card-run"])
     (tmp_path / "bin").mkdir()
@@ -87,7 +87,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put(place: Path, script: str) -> None:
-    """Put a podman of these shell lines on PATH."""
+    """Have the podman that is named be one of these shell lines."""
     (place / "bin/podman").write_text(f"#!/bin/sh\n{script}\n")
     (place / "bin/podman").chmod(0o755)
 
