@@ -79,6 +79,7 @@ def _main(arguments: list[str]) -> int:
     judged, refusals = launch.judge(asked)
     if not asked.plan:
         refusals += launch.rootless()
+    refusals += launch.installed(judged, refusals)
     if refusals or asked.plan:
         from launcher import report
 

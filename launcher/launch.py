@@ -135,6 +135,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
         *deaf,
         *closed,
         *guard.deciding_files(request, path, roots),
+        *([] if _too_wide(closed) else guard.configuration(roots)),
         *guard.secluded(roots),
         *unnamed,
         *guard.podman(programs.podman, roots),
@@ -167,6 +168,7 @@ def _kept(
     written = keep.as_roots(kept)
     exposed = [
         *guard.deciding_files(request, policy_path, roots.replace(roots=written)),
+        *([] if _too_wide(refusals) else guard.configuration(roots.replace(roots=written))),
         *(one for one in protect.secrets(list(request.secret), list(written)) if one.reason == "secret-exposed"),
     ]
     refusals += [Refusal(one.reason, one.text.replace("--write", keep.FLAG), one.hint) for one in exposed]
@@ -267,6 +269,23 @@ def rootless() -> list[Refusal]:
         return []
     text = "card-run runs rootless podman, and root's containers are not"
     return [Refusal("not-rootless", text, "run it as an ordinary user")]
+
+
+def _too_wide(refusals: list[Refusal]) -> bool:
+    """Return whether a root is refused already for what it is or holds: what follows from that is not told again."""
+    return any(one.reason == "path-too-wide" for one in refusals)
+
+
+def installed(launch: Launch, refusals: list[Refusal]) -> list[Refusal]:
+    """Refuse when the worker of a launch could write this very card-run, or what it is run by; not once more."""
+    roots = launch.filesystem
+    if _too_wide(refusals):
+        return []
+    if launch.kept:
+        from launcher.fs import keep
+
+        roots = roots.replace(roots=(*roots.roots, *keep.as_roots(launch.kept)))
+    return guard.installed(roots)
 
 
 def remote() -> list[Refusal]:

@@ -85,21 +85,24 @@ def _who(uid: int) -> str:
 
 def _above(path: str, owners: tuple[int, ...]) -> "Iterator[str]":
     """Judge each directory on the way, those that a link on it leads through among them."""
-    for folder in _way(os.path.abspath(path)):
+    for folder in way(os.path.abspath(path))[0]:
         found = os.stat(folder)
         if found.st_uid not in owners or (found.st_mode & _OTHERS and not found.st_mode & stat.S_ISVTX):
             yield f"{folder} can be written by others than {' or '.join(map(_who, owners))}"
 
 
-def _way(path: str) -> list[str]:
-    """Return every directory that the kernel looks into to find a path (path_resolution(7)); raises OSError."""
-    found = ["/"]
-    todo, links = path.strip("/").split("/"), 0
+def way(path: str) -> tuple[list[str], list[str]]:
+    """Return every directory that the kernel looks into to find a path, and every link that it follows.
+
+    See path_resolution(7); raises OSError.
+    """
+    found, followed = ["/"], list[str]()
+    todo = path.strip("/").split("/")
     while todo:
         step = f"{found[-1].rstrip('/')}/{todo.pop(0)}"
         if os.path.islink(step):
-            links += 1
-            if links > _MOST_LINKS:
+            followed.append(step)
+            if len(followed) > _MOST_LINKS:
                 import errno
 
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
@@ -108,4 +111,4 @@ def _way(path: str) -> list[str]:
             found += ["/"] if target.startswith("/") else [found[-1]]
         elif todo:
             found.append(os.path.normpath(step))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found)), followed

@@ -13,7 +13,6 @@ from typing import Any
 from launcher import launch, options, runtime
 from launcher.egress.nameservers import RESOLV_CONF
 from launcher.fs import searched
-from launcher.fs.paths import config_home
 from launcher.launch import Launch
 from launcher.pool import key
 from launcher.request import Request
@@ -25,7 +24,6 @@ from oci.refusal import Refusal, Refused
 
 # What a warm card would run if anything went on where it must wait. Nothing does, and there is no such program.
 COMMAND = ("card-without-a-run",)
-_STORAGE = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
 _SECONDS = 30
 
 
@@ -67,14 +65,8 @@ class Declared:
     def marks(self) -> dict[str, str]:
         """Return the mark of each file of the bench that decides, and of each directory that may get one more."""
         return marks_of(
-            [*self._images, *storage_files(), *configuration(), *site.hooks_dirs(), *_hook_files(), RESOLV_CONF]
+            [*self._images, *site.storage_files(), *configuration(), *site.hooks_dirs(), *_hook_files(), RESOLV_CONF]
         )
-
-
-def storage_files() -> list[str]:
-    """Return the files that may say where podman's storage is, there or not (containers-storage.conf(5))."""
-    named = os.environ.get("CONTAINERS_STORAGE_CONF")
-    return [*([named] if named else []), f"{config_home()}/containers/storage.conf", *_STORAGE]
 
 
 def configuration() -> list[str]:

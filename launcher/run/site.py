@@ -6,7 +6,7 @@ name. TOML is parsed only where the option is set: that would cost every card 10
 
 import os
 
-from launcher.fs.paths import config_home
+from launcher.fs.paths import config_home, promptly
 from oci.refusal import Refusal, Refused
 
 TYPE_CHECKING = False
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT = "/usr/share/containers/oci/hooks.d"
+_LIMIT = 1 << 20
+_STARTS = ("", "~", "$HOME")
+_STORAGE = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
 
 
 def hooks_dirs() -> tuple[str, ...]:
@@ -58,6 +61,30 @@ def remote() -> str:
             continue
         found = found if said is None else path if said else ""
     return found
+
+
+def storage_files() -> list[str]:
+    """Return the files that may say where podman's storage is, there or not (containers-storage.conf(5))."""
+    named = os.environ.get("CONTAINERS_STORAGE_CONF")
+    return [*([named] if named else []), f"{config_home()}/containers/storage.conf", *_STORAGE]
+
+
+def named_in(path: str) -> "Iterator[str]":
+    """Yield each absolute path that a file of configuration has in quotes, comments left out: what it names.
+
+    A leading `~` or `$HOME` is the user's own (containers.conf(5), containers-storage.conf(5)).
+    """
+    try:
+        with open(path, "rb", opener=promptly) as file:
+            text = file.read(_LIMIT).decode("utf-8", "surrogateescape")
+    except OSError:
+        return
+    home = os.path.expanduser("~")
+    for line in text.split("\n"):
+        for word in line.partition("#")[0].replace("'", '"').split('"')[1::2]:
+            first, slash, rest = word.partition("/")
+            if slash and first in _STARTS:
+                yield f"{home if first else ''}/{rest}"
 
 
 def after(path: str, data: bytes, before: list[str]) -> list[str]:

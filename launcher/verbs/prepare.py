@@ -24,7 +24,7 @@ def prepare(_: typer.Context) -> None:
     # click drops the first `--`; card-run's own parser needs to see where the worker begins.
     asked = options.read(sys.argv[2:])[0]
     judged, refusals = launch.judge(asked)
-    refusals += [*launch.rootless(), *judge.refusals(asked, judged.filesystem)]
+    refusals += [*launch.rootless(), *launch.installed(judged, refusals), *judge.refusals(asked, judged.filesystem)]
     if refusals:
         output.refusals(tuple(refusals))
         raise typer.Exit(2)

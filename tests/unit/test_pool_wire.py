@@ -12,6 +12,7 @@ from launcher import launch, options
 from launcher.launch import Launch
 from launcher.pool import declared, key, wire
 from launcher.request import Request
+from launcher.run import site
 from launcher.run.channel import Channel
 from launcher.runtime import Runtime
 from launcher.stage2 import selftest, warm
@@ -243,7 +244,7 @@ def test_what_configures_podman_is_marked(tmp_path: Path, monkeypatch: pytest.Mo
     (ours / "containers.conf.d").mkdir(parents=True)
     for path in (ours / "containers.conf.d/new.conf", ours / "containers.conf", ours / "storage.conf", named):
         monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(named))
-        marks = declared.marks_of([*declared.storage_files(), *declared.configuration()])
+        marks = declared.marks_of([*site.storage_files(), *declared.configuration()])
         assert declared.changed(marks) == ""
         path.write_text("")
         assert declared.changed(marks) in {str(path), str(path.parent)}
