@@ -32,7 +32,7 @@ class Filesystem(Value):
 
     `held` directories are mount points that stay writable, `closed` paths are read-only; both lie in write roots, and
     `judged` is the device and inode of each. `mounted` is what of the bench is mounted below the roots, `hidden` what
-    of it no card sees, each as (access, path).
+    of it no card sees, each as (access, path); `git` is for the aftermath (`launcher.fs.git`).
     """
 
     roots: tuple[Root, ...]
@@ -42,6 +42,7 @@ class Filesystem(Value):
     cwd: str
     mounted: tuple[tuple[str, str], ...] = ()
     hidden: tuple[tuple[str, str], ...] = ()
+    git: tuple[tuple[str, bool, int, str], ...] = ()
 
 
 class Asked(Value):
@@ -79,15 +80,7 @@ def decide(
     )
     mounted, masks, unmountable = submounts.decide(roots, kept, hidden)
     start, refusal = _start(roots, asked.cwd)
-    found = Filesystem(
-        roots=tuple(roots),
-        held=kept.held,
-        closed=kept.closed,
-        judged=kept.judged,
-        cwd=start,
-        mounted=mounted,
-        hidden=masks,
-    )
+    found = Filesystem(**kept.as_dict(), roots=tuple(roots), cwd=start, mounted=mounted, hidden=masks)
     return found, [*refusals, *unprotected, *unmountable, *refusal]
 
 

@@ -8,7 +8,7 @@ import os
 import stat
 
 from launcher.fs import git
-from launcher.fs.paths import FLAG, WRITE, Root, ancestors, below, misspelt, not_absolute
+from launcher.fs.paths import FLAG, WRITE, Root, ancestors, below, misspelt, not_absolute, unprintable
 from launcher.value import Value
 from oci.refusal import Refusal
 
@@ -17,12 +17,13 @@ class Protection(Value):
     """What lies read-only in write roots: `held` directories stay writable, `closed` paths do not; parents first.
 
     `judged` has the device, inode and path of each: two cards may share a root, and one of them must not be able to
-    swap what the other mounts.
+    swap what the other mounts. `git` is what the aftermath has to know of git directories (`launcher.fs.git`).
     """
 
     held: tuple[str, ...]
     closed: tuple[str, ...]
     judged: tuple[tuple[int, int, str], ...]
+    git: tuple[tuple[str, bool, int, str], ...]
 
 
 def decide(roots: list[Root], asked: list[str], *, git_writable: bool, make: bool) -> tuple[Protection, list[Refusal]]:
@@ -34,18 +35,32 @@ def decide(roots: list[Root], asked: list[str], *, git_writable: bool, make: boo
         path, refusal = _resolve(text, writable)
         closed += [path] if path else []
         refusals += refusal
-    for root in [] if git_writable else writable:
-        found = git.closed(root, make=make)
-        closed += found.paths
-        refusals += found.refusals
+    checkouts = git.closed([] if git_writable else writable, make=make)
+    closed += checkouts.paths
+    refusals += checkouts.refusals
     # A root of less access inside a writable one is as movable as a protected path.
     fixed = [*closed, *(root.path for root in roots if root.access != WRITE)]
     held = {parent for path in fixed for root in writable for parent in _between(root, path)}
     taken = {*closed, *(root.path for root in roots)}
     tops = {root.path for root in roots}
-    judged, linked = _judge(sorted({*held, *closed} - tops), fixed={*closed} - tops)
-    protection = Protection(held=tuple(sorted(held - taken)), closed=tuple(sorted(set(closed))), judged=tuple(judged))
-    return protection, refusals + linked
+    mounted = sorted({*held, *closed} - tops)
+    judged, linked = _judge(mounted, fixed={*closed} - tops)
+    protection = Protection(
+        held=tuple(sorted(held - taken)),
+        closed=tuple(sorted(set(closed))),
+        judged=tuple(judged),
+        git=tuple(checkouts.directories),
+    )
+    return protection, [*refusals, *linked, *map(_unprintable, filter(unprintable, mounted))]
+
+
+def _unprintable(path: str) -> Refusal:
+    """Refuse a name that no mount can be asked of podman for, or that would drive a terminal; git's are what is left.
+
+    Roots and what `--protect` names are refused for it before.
+    """
+    text = f"{path!r} holds a control character or is not UTF-8, and cannot be kept from the worker"
+    return Refusal("git-unprotectable", text, "an earlier worker may have made it: remove it, or pass --git-writable")
 
 
 def _judge(paths: list[str], *, fixed: set[str]) -> tuple[list[tuple[int, int, str]], list[Refusal]]:

@@ -318,7 +318,7 @@ def test_too_many_git_directories_are_refused(checkout: Path) -> None:
         (checkout / f".git/modules/m{number}").mkdir()
         (checkout / f".git/modules/m{number}/HEAD").touch()
     found, refusals = decide(write=(str(checkout),))
-    assert refusals[0].startswith(f"git-unprotectable: {checkout}/.git holds more than")
+    assert refusals[0].startswith(f"git-unprotectable: {checkout} holds more than")
     assert found.closed == ()
 
 

@@ -16,6 +16,8 @@ OURS = {
     "launcher.egress.policy",
     "launcher.fs",
     "launcher.fs.git",
+    "launcher.fs.gitconfig",
+    "launcher.fs.gitfiles",
     "launcher.fs.paths",
     "launcher.fs.policy",
     "launcher.fs.protect",
