@@ -175,7 +175,7 @@ class _Search:
                 _make(path, there, names=wanted)
             self._close(path, there)
             changed = rebasing(path) if "rebase-merge" in there else 0
-            is_whole = common != "" or there.keys() >= set(_NEEDED)
+            is_whole = there.keys() >= set(_NEEDED)
             self.found.directories.append((path, is_whole, changed, linked_tree(path) if common else ""))
         for config in (*self._of_user, *configs):
             for hooks in self._hooks_of(config):

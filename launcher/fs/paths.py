@@ -76,6 +76,19 @@ def misspelt(flag: str, text: str) -> list[Refusal]:
     return [] if text.startswith("/") else [not_absolute(flag, text)]
 
 
+def folder(path: str) -> int:
+    """Open a directory step by step, for looking in it (O_PATH); raises OSError when any part is a symbolic link."""
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        for name in filter(None, path.split("/")):
+            above, fd = fd, os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            os.close(above)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
 def below(path: str, top: str) -> bool:
     """Return whether a resolved path lies below another, itself excluded."""
     return path.startswith(top + "/")

@@ -8,7 +8,7 @@ import os
 import stat
 
 from launcher.fs import git
-from launcher.fs.paths import FLAG, WRITE, Root, ancestors, below, misspelt, not_absolute, unprintable
+from launcher.fs.paths import FLAG, WRITE, Root, ancestors, below, folder, misspelt, not_absolute, unprintable
 from launcher.value import Value
 from oci.refusal import Refusal
 
@@ -95,13 +95,9 @@ def _named_twice(path: str, found: os.stat_result) -> list[Refusal]:
 
 def _seen(path: str) -> os.stat_result:
     """Look at a path step by step: raises OSError when any part is a symbolic link."""
-    *folders, name = path.strip("/").split("/")
-    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    fd = folder(os.path.dirname(path))
     try:
-        for folder in folders:
-            above, fd = fd, os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-            os.close(above)
-        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        found = os.stat(os.path.basename(path), dir_fd=fd, follow_symlinks=False)
     finally:
         os.close(fd)
     if stat.S_ISLNK(found.st_mode):
@@ -132,10 +128,10 @@ def link(text: str, writable: list[str]) -> str:
     """Return the first symbolic link on the way to a path that lies in a writable root, or ""."""
     parts = text.strip("/").split("/")
     for count in range(len(parts)):
-        folder, name = os.path.realpath("/" + "/".join(parts[:count])), parts[count]
-        inside = any(folder == root or below(folder, root) for root in writable)
-        if inside and os.path.islink(f"{folder}/{name}"):
-            return f"{folder}/{name}"
+        place, name = os.path.realpath("/" + "/".join(parts[:count])), parts[count]
+        inside = any(place == root or below(place, root) for root in writable)
+        if inside and os.path.islink(f"{place}/{name}"):
+            return f"{place}/{name}"
     return ""
 
 

@@ -12,7 +12,7 @@ from launcher.life import lost, orphans, runs, services
 from launcher.life.containers import Container, Containers, Storage, Unknown
 from launcher.life.undo import undo
 from launcher.pool import seat
-from launcher.run import command, directory
+from launcher.run import command, directory, output
 from launcher.run.directory import RunDirectory
 from launcher.run.perform import find_podman
 from launcher.value import Value
@@ -71,7 +71,7 @@ def settle(run: RunDirectory, containers: Containers, *, dry: bool = False) -> F
     name = os.path.basename(run.path)
     if dry:
         return Finding(run=name, why=why, undone=False)
-    left = undo(run, containers)
+    left = undo(run, containers, tell=output.say)
     return Finding(run=name, why=why, undone=not left, left=tuple(left))
 
 

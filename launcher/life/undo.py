@@ -10,6 +10,7 @@ import time
 
 from hooks import rundir
 from launcher import runtime
+from launcher.fs import aftermath
 from launcher.life import kept, remnants, runs
 from launcher.life.containers import Containers, Unknown
 from launcher.life.record import Record
@@ -21,6 +22,7 @@ from oci.refusal import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 else:
     Any = object
@@ -30,10 +32,11 @@ KILLED = 137
 _DAY = 86400
 
 
-def undo(run: RunDirectory, containers: Containers) -> list[str]:
+def undo(run: RunDirectory, containers: Containers, *, tell: "Callable[[str], object]" = str) -> list[str]:
     """Undo a run whose lock we hold, and let go of it; return what is left, in words: empty when nothing is.
 
-    What podman cannot say for sure counts as left.
+    What podman cannot say for sure counts as left. What the worker may have left on the bench is looked for as at any
+    end of a run, and told, which goes nowhere where nobody is to hear it.
     """
     name = os.path.basename(run.path)
     found = runs.look(run.path)
@@ -44,7 +47,11 @@ def undo(run: RunDirectory, containers: Containers) -> list[str]:
         run.let_go()
         return [f"{name}: {error}"]
     if found is not None and found.record is not None and _ran(run, found.record):
-        _keep(found, found.record, {"exit_status": status, "oom": oom or run.read(rundir.OOM) is not None})
+        notes = _aftermath(run)
+        ending = {"exit_status": status, "oom": oom or run.read(rundir.OOM) is not None, "notes": notes}
+        _keep(found, found.record, ending)
+        for line in notes:
+            tell(f"NOTE {line}")
     return [f"{name}: {line}" for line in run.remove()]
 
 
@@ -52,6 +59,15 @@ def _ran(run: RunDirectory, record: Record) -> bool:
     """Return whether the worker may have run: it was released, or is a prepared card's, whose hook vouched for it."""
     vouched = record.launcher is None and run.read(f"{rundir.CARD}/{rundir.PROOF}") is not None
     return vouched or run.read(RELEASED) is not None
+
+
+def _aftermath(run: RunDirectory) -> list[str]:
+    """Return what must not be trusted after the run (`launcher.fs.aftermath`); what was planted is removed."""
+    data = run.read(aftermath.NAME)
+    try:
+        return aftermath.look(aftermath.parse(data)) if data else []
+    except ValueError:
+        return []  # a record of another version's
 
 
 def release(run: RunDirectory, containers: Containers) -> None:

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from launcher import bench, pins, runtime
-from launcher.fs import searched
+from launcher.fs import aftermath, searched
 from launcher.launch import Launch
 from launcher.life import identity
 from launcher.life.record import Record
@@ -68,8 +68,10 @@ def prepare(launch: Launch) -> Prepared:
 def _fill(run: RunDirectory, plan: Plan, image_env: list[str], expires: int) -> None:
     """Write all that the hooks and stage 2 read; the plan last, since it is what makes the rest count."""
     card = f"{STAGE2_DIRECTORY}/"
+    before = aftermath.before(plan.launch.filesystem, before_podman=plan.launch.before_podman)
     for name, data in (
         (directory.RECORD, _record(plan.launch).to_json()),
+        *([(aftermath.NAME, before.to_json())] if before else []),
         ("table.nft", plan.table.encode()),
         ("hosts", hosts(plan).encode()),
         ("resolv.conf", resolv_conf(plan).encode()),

@@ -20,11 +20,14 @@ else:
 
 def account(plan: Plan, measured: Measured, record: Record, *, quiet: bool, receipt: int | None) -> None:
     """Write and keep the receipt, and say on stderr what was denied. Nothing here changes the run's status."""
+    before = aftermath.before(plan.launch.filesystem, before_podman=plan.launch.before_podman)
+    found = aftermath.look(before) if before else []
     content = build(plan, measured, record, ended=time.time())
+    content["notes"] += found
     if receipt is not None:
         _write(receipt, content)
     keep(content)
-    for line in aftermath.look(plan.launch.filesystem, before_podman=plan.launch.before_podman):
+    for line in found:
         output.say(f"NOTE {line}")
     if measured.ledger is None:
         output.unread(measured.unread)

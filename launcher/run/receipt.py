@@ -34,6 +34,7 @@ NON_CLAIMS = (
     "names of the card's own directories can be listed",
     "what a worker leaves in a writable directory acts when it is used there: a Makefile, a git directory of its own",
     "a git directory of the worker's own, which git enters by itself: nested, bare, or a submodule of the index",
+    "git on the bench in a checkout that the card may write meanwhile: commondir sends it to a config of the worker's",
     "a grant to write a file writes every other name (hard link) of it",
     "traffic on the card's own loopback is not judged",
     "DNS to the card's resolver carries the listed names only, but their timing and order are the worker's to choose",

@@ -4,6 +4,7 @@ import os
 import time
 
 from launcher import bench, guard, pins
+from launcher.fs import aftermath
 from launcher.launch import Launch
 from launcher.life import undo
 from launcher.life.containers import Containers
@@ -144,6 +145,9 @@ class Session:
         self._run.write("hosts", hosts(plan).encode())
         self._run.write("resolv.conf", resolv_conf(plan).encode())
         self._run.write(f"{STAGE2_DIRECTORY}/stage2.conf", stage2_conf(plan))
+        before = aftermath.before(plan.launch.filesystem, before_podman=plan.launch.before_podman)
+        if before is not None:
+            self._run.write(aftermath.NAME, before.to_json())
         self._run.write("plan.json", plan.json)
         self._run.release()
 

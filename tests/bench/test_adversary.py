@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import card, plain, remains
+from launcher.life import runs
+from tests.bench.cards import card, plain, remains, run
+from tests.bench.lives import begin
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -190,6 +192,39 @@ def test_a_planted_commondir_is_taken_away(tree: Path) -> None:
     assert card("-q", words[0], words[1], "--git-writable", *words[2:], EVIL, "sh", str(run_by_git)).status == 0
     subprocess.run(["git", "status"], cwd=tree, capture_output=True, check=False)
     assert run_by_git.exists()
+
+
+@pytest.mark.parametrize("option", ["-q", "--git-writable"])
+@pytest.mark.parametrize("killed", ["card-run", "all"])
+def test_a_planted_commondir_is_taken_away_after_a_kill(tree: Path, killed: str, option: str) -> None:
+    """Who ends or undoes a card in the place of its card-run looks too; told to leave git alone, the control, not."""
+    run_by_git = tree.parent / "run-by-git"
+    worker = ["sh", "-c", f"{EVIL}\ntouch planted; sleep 60", "sh", str(run_by_git)]
+    live = begin("killed", "--net=none", f"--write={tree}", option, worker=worker)
+    _until((tree / "planted").exists)
+    live.kill_all(*(("launcher",) if killed == "card-run" else ("launcher", "leash", "podman", "conmon")))
+    live.end()
+    told = run(["card", "gc"]).err if killed == "all" else ""
+    _until(lambda: not live.path.exists())
+    assert (tree / ".git/commondir").exists() == (option == "--git-writable")
+    subprocess.run(["git", "status"], cwd=tree, capture_output=True, check=False)
+    assert run_by_git.exists() == (option == "--git-writable")
+    line = f"{tree}/.git/commondir was made by the worker, to send git to its own config and hooks: removed"
+    found = runs.find("killed")
+    assert isinstance(found, runs.Ended)
+    assert (found.receipt() or {})["notes"] == ([line] if option == "-q" else [])
+    assert (f"NOTE {line}" in told) == (killed == "all" and option == "-q")
+
+
+def test_what_a_worker_changed_in_a_git_directory_is_told(tree: Path) -> None:
+    """A rebase that git goes on with, and a git directory that is none any more, are read before git is used there."""
+    script = "mkdir -p .git/rebase-merge; echo exec evil >> .git/rebase-merge/git-rebase-todo"
+    words = ("-q", "--net=none", f"--write={tree}", "--", "sh", "-c")
+    told = f"NOTE {tree}/.git is in a rebase that the worker changed"
+    assert told in card(*words, script).err
+    assert told in card(*words, script).err
+    assert card(*words, "true").err == ""
+    assert f"NOTE {tree}/.git is no git directory any more" in card(*words, "rm .git/HEAD").err
 
 
 def test_a_config_replaced_meanwhile_is_told(tree: Path) -> None:

@@ -168,3 +168,46 @@ def test_a_card_that_comes_too_late_says_nothing(workspace: Path, receipt: Path)
         # The control: a card that is in time does all of it.
         done = pools.taken(*words, "--", *script, receipt=receipt)
         assert (done.status, (workspace / "count").read_text()) == (0, "ran\nran\n")
+
+
+SUBMODULE = """
+for file in .git/modules/hooks/config own/.git/config .bare/config; do
+    printf '[core]\n\tfsmonitor = "touch %s; false"\n' "$1" >> $file
+done
+echo "touch $1" >> .husky/pre-commit
+echo ran
+"""
+
+
+def test_hooks_and_config_wherever_git_finds_them(workspace: Path) -> None:
+    """A submodule called hooks, one with its own git directory, a bare one beside its worktree, and husky's hooks."""
+    tree, ran = workspace / "tree", workspace / "ran"
+    allow = ("-c", "protocol.file.allow=always", "-c", "user.name=t", "-c", "user.email=t@t.invalid")
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", *allow, *words], cwd=tree, check=True, capture_output=True)
+
+    tree.mkdir()
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "begin")
+    git("clone", "-q", "--bare", ".", ".bare")
+    git("submodule", "add", "--name", "hooks", "./.bare", "sub")
+    git("clone", "-q", ".bare", "own")
+    git("add", "own")
+    (tree / ".husky/_").mkdir(parents=True)
+    (tree / ".husky/_/pre-commit").write_text('#!/bin/sh\nexec sh "$(dirname "$(dirname "$0")")/pre-commit"\n')
+    (tree / ".husky/_/pre-commit").chmod(0o755)
+    (tree / ".husky/pre-commit").touch()
+    git("config", "core.hooksPath", ".husky/_")
+    (tree / "bared").mkdir()
+    (tree / "bared/.git").write_text("gitdir: ../.bare\n")
+    words = ("-q", "--net=none", f"--write={tree}", f"--write={tree}/bared", "--")
+    done = card(*words, "sh", "-c", SUBMODULE, "sh", str(ran))
+    assert (done.status, done.out) == (0, "ran\n"), done.err
+    for command in (("status",), ("commit", "-q", "--allow-empty", "-m", "next"), ("-C", "bared", "status")):
+        subprocess.run(["git", *allow, *command], cwd=tree, check=False, capture_output=True)
+    assert not ran.exists()
+    # The control: the same with git left to the worker.
+    assert card("--git-writable", *words, "sh", "-c", SUBMODULE, "sh", str(ran)).out == "ran\n"
+    git("status")
+    assert ran.exists()
