@@ -34,13 +34,11 @@ def main() -> "NoReturn":
         from launcher.run import ending
 
         status = perform.exit_refused(ending.interrupted(_signal.SIGINT))
-    except Exception as error:  # noqa: BLE001 - main: a defect of ours keeps its traceback, and is no status of the worker's
+    except Exception:  # noqa: BLE001 - main: a defect of ours keeps its traceback, and is no status of the worker's
         import traceback
 
-        gone = perform.nowhere(error)
-        status = perform.exit_refused(gone) if gone else EXIT_REFUSED
-        if gone is None:
-            traceback.print_exc()
+        traceback.print_exc()
+        status = EXIT_REFUSED
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -50,15 +50,17 @@ def test_a_client_that_failed_under_a_worker_that_did_not(tmp_path: Path, status
     assert f"NOTE podman ended with {status}; the worker's own status is 0" in done.err
 
 
-@pytest.mark.parametrize(("code", "status"), [(0, 126), (7, 7)])
-def test_output_that_could_not_be_written(code: int, status: int) -> None:
-    """It is no success where standard output is full, as with plain podman; a failure of the worker's own stays."""
+def test_output_that_could_not_be_written() -> None:
+    """It is no success where standard output is full, as with plain podman, and why is said.
+
+    A worker that has not ended by then is ended with podman's client: the status is its own, of the signal.
+    """
     with open("/dev/full", "wb") as full:
-        words = ["card-run", "-q", "--net=none", "--", "sh", "-c", f"echo said; exit {code}"]
+        words = ["card-run", "-q", "--net=none", "--", "echo", "said"]
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == status
-    assert "No space left on device" in done.stderr or "no space left on device" in done.stderr
-    assert f"the worker's own status is {code}" in done.stderr
+    assert done.returncode in {126, 128 + signal.SIGTERM, 128 + signal.SIGKILL}
+    assert "no space left on device" in done.stderr
+    assert "NOTE podman ended with 126; the worker's own status is " in done.stderr
 
 
 WAITS = ["sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.05; done"]
