@@ -3,8 +3,13 @@
 
 def mounts(data: bytes) -> "list[tuple[str, str, str]]":
     """Return (id, root, mount point) of each line of /proc/PID/mountinfo, as text with surrogates (PEP 383)."""
+    return [(number, root, point) for number, (_, root, point) in placed(data).items()]
+
+
+def placed(data: bytes) -> "dict[str, tuple[str, str, str]]":
+    """Return (device as major:minor, root, mount point) by the id of each line, as `mounts` does."""
     lines = (line.split(" ", 5) for line in data.decode("utf-8", "surrogateescape").split("\n"))
-    return [(fields[0], fields[3], _unescaped(fields[4])) for fields in lines if len(fields) > 5]
+    return {fields[0]: (fields[2], _unescaped(fields[3]), _unescaped(fields[4])) for fields in lines if len(fields) > 5}
 
 
 def _unescaped(text: str) -> str:

@@ -10,12 +10,9 @@ import stat
 
 from launcher.fs import protect, submounts
 from launcher.fs.paths import FLAG, NOEXEC, READ, WRITE, Root, ancestors, misspelt, unprintable
+from launcher.fs.sockets import judge as sockets
 from launcher.value import Value
 from oci.refusal import Refusal
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOME = "/card"
 # Private tmpfs mounts of every card (DESIGN "The filesystem wall").
@@ -23,8 +20,6 @@ PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", HOME)  # noqa: S108 - the card's own,
 # Mount points that are podman's, the kernel's or ours; a root at, above or below these would replace them.
 _RESERVED = ("/proc", "/sys", "/dev", "/run/card", "/run/card-runtime", HOME)
 _RESERVED_EXACT = ("/", "/run", "/etc", "/tmp", "/var", "/var/tmp", "/home", "/etc/hosts", "/etc/resolv.conf")  # noqa: S108
-# include/linux/net.h: SOCK_DGRAM as /proc/net/unix writes it, and the flag of a socket that listens
-_DATAGRAM, _SO_ACCEPTCON = "0002", 0x10000
 
 
 class Filesystem(Value):
@@ -74,14 +69,15 @@ def decide(
     `hidden` are directories that are not shown in any root.
     """
     roots, refusals = _roots(asked, forbidden)
-    refusals += _contradictions(roots) + _listening(roots) + protect.secrets(list(asked.secret), roots)
+    refusals += _contradictions(roots) + protect.secrets(list(asked.secret), roots)
     kept, unprotected = protect.decide(
         roots, list(asked.protect), git_writable=asked.git_writable, make=not asked.look_only
     )
     mounted, masks, unmountable = submounts.decide(roots, kept, hidden)
+    listening = sockets.judge([root for root in roots if not _reserved(root)], hidden=tuple(path for _, path in masks))
     start, refusal = _start(roots, asked.cwd)
     found = Filesystem(**kept.as_dict(), roots=tuple(roots), cwd=start, mounted=mounted, hidden=masks)
-    return found, [*refusals, *unprotected, *unmountable, *refusal]
+    return found, [*refusals, *listening, *unprotected, *unmountable, *refusal]
 
 
 def _roots(asked: Asked, forbidden: tuple[tuple[str, str, bool], ...]) -> tuple[list[Root], list[Refusal]]:
@@ -132,7 +128,7 @@ def _resolve(one: _Path, granted: tuple[str, ...] = ()) -> tuple[Root | None, li
 
 def _judge(one: _Path, root: Root, forbidden: tuple[tuple[str, str, bool], ...]) -> list[Refusal]:
     shown = f"{one.flag} {one.text!r}"
-    if root.path in _RESERVED_EXACT or any(_under(root.path, reserved) for reserved in _RESERVED):
+    if _reserved(root):
         return [Refusal("path-reserved", f"{shown}: {root.path} is the card's own", "name a directory below it")]
     if one.access != WRITE:
         return []
@@ -142,6 +138,10 @@ def _judge(one: _Path, root: Root, forbidden: tuple[tuple[str, str, bool], ...])
         *(Refusal("path-too-wide", f"{shown} is or holds {what}", "name the work directory itself") for what in held),
         *(Refusal("path-too-wide", f"{shown} lies in {what}", "name the work directory itself") for what in within),
     ]
+
+
+def _reserved(root: Root) -> bool:
+    return root.path in _RESERVED_EXACT or any(_under(root.path, reserved) for reserved in _RESERVED)
 
 
 def _under(path: str, top: str) -> bool:
@@ -172,52 +172,6 @@ def _contradictions(roots: list[Root]) -> list[Refusal]:
             text = f"{root.path} is asked for with both {FLAG[other]} and {FLAG[root.access]}"
             refusals.append(Refusal("path-contradiction", text, "give it one access"))
     return refusals
-
-
-def _listening(roots: list[Root]) -> list[Refusal]:
-    """Refuse a root that holds a socket of the bench that answers: reaching it is checked by no wall before ABI 9."""
-    refusals: list[Refusal] = []
-    if not roots:
-        return refusals
-    for path in dict.fromkeys(_listening_sockets()):
-        holders = set(ancestors(path))
-        for root in roots:
-            if (root.device, root.inode) in holders:
-                text = f"{FLAG[root.access]} {root.path} holds the bench's socket {path}"
-                refusals.append(Refusal("path-has-socket", text, "stop its owner, or name a narrower path"))
-    return refusals
-
-
-def _listening_sockets() -> "Iterator[str]":
-    """Yield the paths of /proc/net/unix (proc_net_unix(5)) that take what is sent to them, abstract ones left out.
-
-    A datagram socket takes it without listening. A relative path is as its owner gave it, so each process's directory
-    is tried.
-    """
-    with open("/proc/net/unix", "rb") as file:
-        lines = file.read().decode("utf-8", "surrogateescape").split("\n")[1:]
-    relative: list[str] = []
-    for line in lines:
-        fields = line.split(None, 7)
-        if len(fields) < 8 or not (int(fields[3], 16) & _SO_ACCEPTCON or fields[4] == _DATAGRAM):
-            continue
-        if fields[7].startswith("/"):
-            yield fields[7]
-        elif not fields[7].startswith("@"):
-            relative.append(fields[7])
-    for directory in _directories() if relative else ():
-        yield from (f"{directory}/{name}" for name in relative if os.path.lexists(f"{directory}/{name}"))
-
-
-def _directories() -> "set[str]":
-    """Return the working directories of the processes that we may look at."""
-    found: "set[str]" = set()
-    for name in os.listdir("/proc"):
-        try:
-            found.update([os.readlink(f"/proc/{name}/cwd")] if name.isdigit() else [])
-        except OSError:
-            continue
-    return found
 
 
 def _start(roots: list[Root], cwd: str | None) -> tuple[str, list[Refusal]]:

@@ -36,6 +36,8 @@ NON_CLAIMS = (
     "a git directory of the worker's own, which git enters by itself: nested, bare, or a submodule of the index",
     "git on the bench in a checkout that the card may write meanwhile: commondir sends it to a config of the worker's",
     "a grant to write a file writes every other name (hard link) of it",
+    "a Unix socket in a root that listens later, or another user's in a network namespace of its own, can be reached",
+    "cards that share a write root can reach each other by it, and pass each other open descriptors and connections",
     "traffic on the card's own loopback is not judged",
     "DNS to the card's resolver carries the listed names only, but their timing and order are the worker's to choose",
 )
