@@ -67,7 +67,10 @@ class Reader:
         return await drive(self._source.all() if size < 0 else self._source.more(size))
 
     async def readline(self) -> bytes:
-        """Return the next line with its newline, b"" at the end."""
+        """Return the next line with its newline, b"" at the end; raises ValueError for one beyond `output_limit`.
+
+        What has come of such a line is still there for `read`.
+        """
         return await drive(self._source.line())
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -90,8 +93,8 @@ class Process(ProcessBase):
         super().__init__(running)
         streams = running.child.streams
         self.stdin = Writer(Sink(running.child, streams.stdin)) if streams.stdin >= 0 else None
-        self.stdout = Reader(Source(running.child, streams.stdout))
-        self.stderr = Reader(Source(running.child, streams.stderr))
+        self.stdout = Reader(Source(running.child, streams.stdout, limit=running.output_limit))
+        self.stderr = Reader(Source(running.child, streams.stderr, limit=running.output_limit))
 
     async def wait(self) -> Result:
         """Wait for the end; raises CardLostError. Read stdout and stderr first: a command that cannot write waits."""

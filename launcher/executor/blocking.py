@@ -29,7 +29,10 @@ class Reader:
         return drive(self._source.all() if size < 0 else self._source.more(size))
 
     def readline(self) -> bytes:
-        """Return the next line with its newline, b"" at the end."""
+        """Return the next line with its newline, b"" at the end; raises ValueError for one beyond `output_limit`.
+
+        What has come of such a line is still there for `read`.
+        """
         return drive(self._source.line())
 
     def __iter__(self) -> Iterator[bytes]:
@@ -51,8 +54,8 @@ class Process(ProcessBase):
         super().__init__(running)
         streams = running.child.streams
         self.stdin = Writer(Sink(running.child, streams.stdin)) if streams.stdin >= 0 else None
-        self.stdout = Reader(Source(running.child, streams.stdout))
-        self.stderr = Reader(Source(running.child, streams.stderr))
+        self.stdout = Reader(Source(running.child, streams.stdout, limit=running.output_limit))
+        self.stderr = Reader(Source(running.child, streams.stderr, limit=running.output_limit))
 
     def wait(self) -> Result:
         """Wait for the end; raises CardLostError. Read stdout and stderr first: a command that cannot write waits."""

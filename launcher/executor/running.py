@@ -31,13 +31,13 @@ class Running:
 
     def __init__(self, child: Child, *, command: tuple[str, ...], stop_seconds: float, output_limit: int) -> None:
         self.child = child
+        self.output_limit = output_limit
         self.told = Told(child.events)
         self.outcome: Result | Exception | None = None
         self._turn = threading.Lock()
         self._ending = False
         self._command = command
         self._stop_seconds = stop_seconds
-        self._limit = output_limit
         self._kept: dict[int, bytearray] = {fd: bytearray() for fd in child.streams[1:]}
         self._out, self._err = child.streams[1:]
         self._truncated = False
@@ -128,7 +128,7 @@ class Running:
             self.child.close_stream(fd)
             return
         kept = self._kept[fd]
-        room = self._limit - len(kept)
+        room = self.output_limit - len(kept)
         kept += data[:room]
         self._truncated = self._truncated or len(data) > room
 

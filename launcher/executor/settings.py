@@ -44,8 +44,9 @@ class CommandOptions(TypedDict, total=False):
     `cwd`: where it starts, the workspace if not said. `env`: variables besides the set's own. `timeout`: seconds after
     which it is ended, its result then `timed_out`. `hosts`: further hosts of the policy file. `run_id`: its run id.
     `output_limit`: bytes of each of stdout and stderr that are kept (16 MiB); what comes after them is read and
-    dropped, the command goes on, and its result is `truncated`. `stdin`: whether a started process has one to write
-    to. `terminal`: give it a terminal of so many rows and columns; its stdin, stdout and stderr are then that.
+    dropped, the command goes on, and its result is `truncated`; also the longest line that `readline` takes.
+    `stdin`: whether a started process has one to write to. `terminal`: give it a terminal of so many rows and columns;
+    its stdin, stdout and stderr are then that.
     """
 
     cwd: str | None

@@ -11,35 +11,45 @@ _CHUNK = 65536
 class Source:
     """stdout or stderr of a command, or the terminal it is at. Read in order; b"" is its end."""
 
-    def __init__(self, child: Child, fd: int) -> None:
+    def __init__(self, child: Child, fd: int, *, limit: int) -> None:
         self._child = child
         self._fd = fd
-        self._rest = b""
+        self._limit = limit
+        self._rest = bytearray()
 
     def more(self, most: int) -> Steps[bytes]:
         """Return what has come, at most so many bytes, waiting for the first; b"" at the end."""
         if not self._rest:
-            self._rest = yield from self._chunk()
-        data, self._rest = self._rest[:most], self._rest[most:]
-        return data
+            self._rest += yield from self._chunk()
+        return self._taken(most)
 
     def all(self) -> Steps[bytes]:
         """Return everything up to the end."""
-        parts = [self._rest]
-        self._rest = b""
+        parts = [self._taken(len(self._rest))]
         while data := (yield from self._chunk()):
             parts.append(data)
         return b"".join(parts)
 
     def line(self) -> Steps[bytes]:
-        """Return the next line with its newline, or what stands before the end."""
-        while b"\n" not in self._rest:
+        """Return the next line with its newline, or what stands before the end.
+
+        Raises ValueError when it is longer than the limit; what has come of it is still there to be read.
+        """
+        searched = 0
+        while (end := self._rest.find(b"\n", searched)) < 0 and len(self._rest) <= self._limit:
+            searched = len(self._rest)
             data = yield from self._chunk()
             if not data:
-                break
+                return self._taken(searched)
             self._rest += data
-        line, newline, self._rest = self._rest.partition(b"\n")
-        return line + newline
+        if not 0 <= end <= self._limit:
+            raise ValueError(f"the line is longer than output_limit, {self._limit} bytes: read() it in pieces")
+        return self._taken(end + 1)
+
+    def _taken(self, most: int) -> bytes:
+        data = bytes(self._rest[:most])
+        del self._rest[:most]
+        return data
 
     def _chunk(self) -> Steps[bytes]:
         while self._fd in self._child.streams:

@@ -159,6 +159,19 @@ def test_a_started_process_is_spoken_to(workspace: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
+def test_a_line_without_an_end(workspace: Path) -> None:
+    """A line beyond the output limit is an error and no memory; shorter ones are lines, and the command goes on."""
+    with executors(workspace) as made:
+        text = "echo short; head -c 20000000 /dev/zero; echo; echo after"
+        with made.executor("a").prepare(shell(text), output_limit=1000).start() as process:
+            assert process.stdout.readline() == b"short\n"
+            with pytest.raises(ValueError, match="longer than output_limit, 1000 bytes"):
+                process.stdout.readline()
+            assert process.stdout.read() == b"\0" * 20_000_000 + b"\nafter\n"
+            assert process.wait().status == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
 def test_a_terminal(workspace: Path) -> None:
     """A size, changed while it runs, a line typed and Ctrl-C; what the command writes comes from the one master."""
     with executors(workspace) as made:
