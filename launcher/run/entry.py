@@ -4,7 +4,8 @@ podman starts the card's stage 2 once more (podman-exec(1) `--preserve-fds`), an
 the worker: the proof for this very start, the egress self-test, Landlock, seccomp. The rule: it is let go only when all
 that the worker's release wanted was measured on it too, and it ends with us, by a lifeline of its own.
 
-Neither can harm the other: each has a Landlock domain of its own, so neither may trace or signal the other.
+Each has a Landlock domain of its own, so neither may trace or signal the other. That is all it keeps apart: they are
+one user, so either may set the other's limits and scheduling (prlimit(2), sched(7)), and a limit can end it.
 """
 
 import os

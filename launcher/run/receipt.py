@@ -40,6 +40,8 @@ NON_CLAIMS = (
     "cards that share a write root can reach each other by it, and pass each other open descriptors and connections",
     "traffic on the card's own loopback is not judged",
     "DNS to the card's resolver carries the listed names only, but their timing and order are the worker's to choose",
+    "a DNS question is judged whole, but may leave as several datagrams (UDP_SEGMENT): where it is cut is the worker's",
+    "processes of one card can set each other's limits and scheduling, and end each other so: the worker and an exec",
 )
 FULL = ("process_boundary", "write_boundary", "read_boundary", "env_scrub", "network_boundary", "address_network")
 

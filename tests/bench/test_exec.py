@@ -215,6 +215,17 @@ def test_neither_can_harm_the_other() -> None:
             assert said(worker)
 
 
+def test_the_worker_can_limit_what_entered() -> None:
+    """That neither can signal the other is no more than that, as SECURITY.md says: a limit of time ends it."""
+    limit = "import resource, sys; resource.prlimit(int(sys.stdin.readline()), resource.RLIMIT_CPU, (1, 1))"
+    burn = "import os; print(os.getpid(), flush=True)\nwhile True: pass"
+    with background("card-run", "-q", "-i", "--run", "limits", "--", "python3", "-c", f"{limit}; input()") as worker:
+        with background("card", "exec", "limits", "python3", "-c", burn) as entered:
+            tell(worker, said(entered))
+            assert entered.wait(30) == 128 + signal.SIGKILL
+        tell(worker, "")
+
+
 def test_streams_status_and_words(held: str) -> None:
     """Words to the letter, both streams, input only when asked for, the command's own status."""
     done = enter(held, "sh", "-c", 'printf "%s|" "$@"; echo err >&2; exit 9', "sh", "a b", "--", "-i", "")

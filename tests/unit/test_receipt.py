@@ -87,3 +87,17 @@ def test_limits_that_were_asked_for() -> None:
 def test_how_it_ended(changes: dict[str, Any], expected: str) -> None:
     """By itself, for want of memory, or because its time was over: a status alone does not say."""
     assert receipt.how(measured(planned()).replace(**changes)) == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unix socket in a root that listens later",
+        "cards that share a write root",
+        "several datagrams (UDP_SEGMENT)",
+        "set each other's limits and scheduling",
+    ],
+)
+def test_what_no_wall_keeps_is_not_claimed(words: str) -> None:
+    """What a probe showed to be open, and to stay so, is said in every receipt."""
+    assert [claim for claim in receipt.NON_CLAIMS if words in claim]
