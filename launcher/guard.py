@@ -26,12 +26,12 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
     home = os.path.expanduser("~")
     datas = _bases("XDG_DATA_HOME", f"{home}/.local/share")
     configs = _bases("XDG_CONFIG_HOME", f"{home}/.config")
-    places = {f"/run/user/{os.getuid()}", os.environ.get("XDG_RUNTIME_DIR") or "/run/user"}
+    places = _runtime_directories()
     bases = directory.temporary()
     return (
         (home, "your HOME", False),
-        *((place, "your runtime directory", False) for place in sorted(places)),
-        *((f"{place}/{name}", "a run's state", True) for place in sorted(places) for name in _STATE),
+        *((place, "your runtime directory", False) for place in places),
+        *((f"{place}/{name}", "a run's state", True) for place in places for name in _STATE),
         *((base, "a run's state", True) for base in bases),
         # Where podman 5 keeps its own without a session (containers-storage's own fallback).
         *((f"{os.path.dirname(base)}/storage-run-{os.getuid()}", "podman's state", True) for base in bases),
@@ -47,8 +47,14 @@ def forbidden() -> tuple[tuple[str, str, bool], ...]:
 
 
 def hidden() -> tuple[str, ...]:
-    """Return what no root shows: podman's storage, where the file systems of other containers are mounted."""
-    return tuple(f"{data}/containers" for data in _bases("XDG_DATA_HOME", os.path.expanduser("~/.local/share")))
+    """Return what no root shows: podman's storage and state, where it mounts for other containers, and runs' state."""
+    datas = _bases("XDG_DATA_HOME", os.path.expanduser("~/.local/share"))
+    state = (f"{place}/{name}" for place in _runtime_directories() for name in (*_STATE, "netns"))
+    return (*(f"{data}/containers" for data in datas), *state)
+
+
+def _runtime_directories() -> list[str]:
+    return sorted({f"/run/user/{os.getuid()}", os.environ.get("XDG_RUNTIME_DIR") or "/run/user"})
 
 
 def _bases(variable: str, otherwise: str) -> list[str]:

@@ -134,6 +134,19 @@ def test_what_cannot_be_mounted_again_is_refused(place: Path) -> None:
     assert f"{place / 'top/sub/deep'} is mounted in what the card may reach: Permission denied" in done.err
 
 
+def test_the_state_of_other_runs_is_not_shown() -> None:
+    """Whoever may read the user's runtime directory sees what is not podman's or card-run's, and no other card's."""
+    runtime = Path(f"/run/user/{UID}")
+    held = run([*USER, "card-run", "-d", "--", "sleep", "60"])  # with a network: podman mounts its namespace there
+    (runtime / "mine").touch()
+    done = card(f"--read={runtime}", "--", "sh", "-c", f"ls {runtime}; ls -A {runtime}/card-run {runtime}/netns")
+    (runtime / "mine").unlink()
+    run([*USER, "card", "stop", held.out.strip()])
+    assert done.status == 0, done.err
+    assert "mine\n" in done.out
+    assert done.out.endswith(f"\n{runtime}/card-run:\n\n{runtime}/netns:\n"), done.out
+
+
 def test_podmans_storage_is_not_shown() -> None:
     """Who may read the user's HOME reads no other container's files, which podman mounts there; the rest is there."""
     (HOME / "mine").write_text("mine\n")
