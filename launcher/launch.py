@@ -126,6 +126,7 @@ def judge(request: Request, *, bench_bounds: bool = True) -> tuple[Launch, list[
             *programs.notes,
             *notes,
             *dropped,
+            *_worktrees(roots),
         ),
     )
     return launch, [
@@ -226,6 +227,16 @@ def _filesystem(request: Request) -> filesystem.Asked:
         git_writable=request.git_writable,
         look_only=request.plan,
     )
+
+
+def _worktrees(roots: Filesystem) -> tuple[str, ...]:
+    """Return a note for each root that is a worktree of a repository which the card does not have."""
+    tops = [root.path for root in roots.roots if root.directory and os.path.isfile(f"{root.path}/.git")]
+    if not tops:
+        return ()
+    from launcher.fs import worktree
+
+    return tuple(worktree.notes(tops, roots.roots))
 
 
 def _run_id(text: str | None) -> tuple[str, list[Refusal]]:

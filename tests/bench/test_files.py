@@ -195,6 +195,20 @@ def checkout(workspace: Path) -> Path:
     return workspace
 
 
+def test_git_works_in_a_linked_worktree_as_the_note_says(checkout: Path) -> None:
+    """Without its repository git can do nothing there; with what the note names it can read, then commit."""
+    tree, repository = checkout.parent / "linked", f"{checkout}/.git"
+    subprocess.run(["git", "worktree", "add", "-q", str(tree)], cwd=checkout, check=True)
+    words = ["card-run", "--net=none", f"--write={tree}"]
+    alone = run([*words, "--", "git", "status"])
+    assert alone.status == 128
+    assert f"git needs --read {repository}, and --write {repository} to commit" in alone.err
+    reading = run([*words, f"--read={repository}", "--", "git", "status"])
+    assert (reading.status, "git needs" in reading.err) == (0, False)
+    commit = f"{GIT} commit -q --allow-empty -m more"
+    assert run([*words, f"--write={repository}", "--", "sh", "-c", commit]).status == 0
+
+
 def test_git_works(checkout: Path) -> None:
     """Commit, branch, rebase, worktree, gc and a clone work in a protected checkout."""
     script = (
