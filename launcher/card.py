@@ -1,4 +1,8 @@
-"""`card`: all about cards that is not the hot path. Exit 0 yes, 1 the verb ran and said no, 2 it could not run."""
+"""`card`: all about cards that is not the hot path.
+
+The rule: exit 0 is done, or yes; 1 the answer is no; 2 it was not done, and then, but for a command line that cannot be
+read, each reason is a SANDBOX REFUSED line. `wait`, `attach` and `exec` give the worker's status.
+"""
 
 import json
 import signal
@@ -68,14 +72,10 @@ def plan(_: typer.Context) -> None:
     """
     # click drops the first `--`; card-run's own parser needs to see where the worker begins.
     words = sys.argv[2:]
-    try:
-        asked = options.read(words)[0]
-    except Refused as error:
-        output.refusals(error.refusals)
-        raise typer.Exit(2) from None
+    asked = options.read(words)[0]
     judged, refusals = launch.judge(asked)
     status = report.plan(judged, refusals, as_json=asked.json is not None, show=True)
-    raise typer.Exit(1 if status else 0)
+    raise typer.Exit(2 if status else 0)
 
 
 @app.command()

@@ -39,8 +39,7 @@ def new(
     try:
         edit.write(file, text, fresh=not force)
     except FileExistsError:
-        output.refusals((Refusal("card-exists", f"{file} is there already", "card new --force writes over it"),))
-        raise typer.Exit(1) from None
+        raise Refused([Refusal("card-exists", f"{file} is there already", "card new --force writes over it")]) from None
     except OSError as error:
         raise Refused([Refusal("card-unwritable", f"{file}: {os.strerror(error.errno or 0)}")]) from None
     sys.stdout.write(f"{file}\n")

@@ -143,6 +143,7 @@ def audit(run: str) -> None:
     try:
         facts, _ = bench_tables.live(egress)
     except Refused as error:
-        output.refusals(error.refusals)
+        for one in error.refusals:
+            output.say(f"EGRESS DIFFERS {one.reason} {one.text}")
         raise typer.Exit(1) from None
     output.say(f"EGRESS OK table={facts.table} allow={facts.allow} deny={facts.deny} names={facts.names}")

@@ -49,17 +49,13 @@ def issue(
     """
     request = _request(sys.argv[3:])
     with _receiver(out) as file:
-        try:
-            text, grant = approval.approve(
-                request,
-                cls=cls,
-                target=target.removesuffix("/"),  # as a shell completes a directory
-                seconds=seconds,
-                required=tuple(require or ()),
-            )
-        except Refused as error:
-            output.refusals(error.refusals)
-            raise typer.Exit(1) from None
+        text, grant = approval.approve(
+            request,
+            cls=cls,
+            target=target.removesuffix("/"),  # as a shell completes a directory
+            seconds=seconds,
+            required=tuple(require or ()),
+        )
         _hand_over(text, grant, file)
     output.say(
         f"GRANT {grant.id} {grant.cls} {grant.target} run={grant.run} for {grant.expires - grant.issued} seconds"
@@ -171,17 +167,13 @@ def list_grants(*, as_json: AsJson = False) -> None:
 
 @app.command()
 def revoke(which: Which) -> None:
-    """Take a grant back; exit 1 when a run had used it before.
+    """Take a grant back; refused when a run had used it before.
 
     Example: card grant revoke 3f9c0a
     """
     with state.opened() as held:
         found = records.find(held, _nonce(which), now=_now())
-        try:
-            spent.revoke(held, found.grant["nonce"], expires=found.grant["expires"])
-        except Refused as error:
-            output.refusals(error.refusals)
-            raise typer.Exit(1) from None
+        spent.revoke(held, found.grant["nonce"], expires=found.grant["expires"])
     output.say(f"GRANT {found.id} revoked")
 
 

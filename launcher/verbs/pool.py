@@ -75,7 +75,8 @@ def status(*, as_json: AsJson = False) -> None:
         sys.stdout.write(f"trouble   {found['trouble']}\n")
     if found["refusals"]:
         sys.stdout.write(f"failing   {found['failures']} times, next try in {found['retry_seconds']:g} s\n")
-        output.refusals(wire.refused(found["refusals"]).refusals)
+        for one in wire.refused(found["refusals"]).refusals:
+            output.say(f"NOTE no card can be made: reason={one.reason} {one.text}")
 
 
 @app.command()

@@ -12,7 +12,6 @@ from launcher import runtime
 from launcher.run import output
 from launcher.runtime import Runtime
 from launcher.seccomp import text as seccomp_text
-from oci.refusal import Refusal
 
 app = typer.Typer(help="The runtime: stage 2's interpreter and the hooks, built once per bench.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -47,8 +46,7 @@ def show(*, as_json: AsJson = False) -> None:
     """
     found = runtime.lookup(runtime.default_cache())
     if found is None:
-        text = "there is no runtime of this Python and version, or it was altered"
-        output.refusals((Refusal("no-runtime", text, "card runtime build"),))
+        output.say("there is no runtime of this Python and version, or it was altered: card runtime build")
         raise typer.Exit(1)
     rules = seccomp_text.text().splitlines()
     if as_json:

@@ -314,7 +314,7 @@ def test_issuing_says_no(place: Path) -> None:
         (START, "", "not-gated"),
     ):
         done = issue(place, "g11", cls, target)
-        assert (done.status, done.reasons) == (1, [reason]), cls
+        assert (done.status, done.reasons) == (2, [reason]), cls
         assert not (place / "token").exists()
 
 
@@ -328,7 +328,7 @@ def test_expired_and_revoked(place: Path) -> None:
     assert issue(place, "g12", PATH, place / "w/file").status == 0
     assert run(["card", "grant", "revoke", f"@{place}/token"]).status == 0
     assert start(place, "g12").reasons == ["denied"]
-    assert run(["card", "grant", "revoke", f"@{place}/token"]).status == 1
+    assert run(["card", "grant", "revoke", f"@{place}/token"]).status == 2
     assert issue(place, "g12", PATH, place / "w/file").status == 0
     assert run(["card", "grant", "rotate"]).status == 0
     assert start(place, "g12", "--plan").status == 0

@@ -223,7 +223,7 @@ def test_new_writes_a_card_that_is_good(place: Path) -> None:
     assert text.startswith(f"#:schema file://{schema.FILE}\n")
     assert tomllib.loads(text)["protect"] == ["card.toml"]
     again = card("new")
-    assert (again.returncode, "reason=card-exists" in again.stderr) == (1, True)
+    assert (again.returncode, "reason=card-exists" in again.stderr) == (2, True)
     (place / "card.toml").write_text("")
     assert card("new", "--force").returncode == 0
     assert (place / "card.toml").read_text() == text

@@ -19,12 +19,14 @@ PAGE = (ROOT / "launcher/card.1.md").read_text(encoding="utf-8")
 PROGRAM = "import sys; sys.argv[0] = 'card'; from launcher.card import main; main()"
 
 
-def card(*words: str, program: str = PROGRAM, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `card` with these words; an empty variable is unset."""
+def card(
+    *words: str, program: str = PROGRAM, at: Path = Path("/"), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `card` with these words in a directory; an empty variable is unset."""
     settings = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb", **environment}
     settings = {name: value for name, value in settings.items() if value}
     argv = [sys.executable, "-c", program, *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=settings, cwd="/")
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=settings, cwd=at)
 
 
 def verbs(command: Any, name: str = "card") -> Iterator[tuple[str, Any]]:
@@ -121,6 +123,62 @@ def test_a_card_file_that_is_none(tmp_path: Path) -> None:
         assert ("not read from standard input" in done.stderr) == ("-: there" in done.stderr)
 
 
+# Without podman, a policy file that names nobody, and a HOME with nothing in it but these cards.
+ANSWERS = {
+    "new new.toml": 0,
+    "get good.toml command": 0,
+    "lint good.toml": 0,
+    "ps": 0,
+    "grant list": 0,
+    "get good.toml net": 1,
+    "lint bad.toml": 1,
+    "runtime show": 1,
+    "pool status": 1,
+    "pool stop": 1,
+    "check": 1,
+    "new good.toml": 2,
+    "get none.toml net": 2,
+    "set good.toml nte none": 2,
+    "set good.toml net nobody": 2,
+    "lint none.toml bad.toml": 2,
+    "plan --net none": 2,
+    "plan --nte none -- true": 2,
+    "plan --card good.toml --net none --image alpine": 2,
+    "prepare --write relative -- true": 2,
+    "pool start --write relative": 2,
+    "grant issue --class command.start.v1 --run r1 --net none -- true": 2,
+    "grant show ff": 2,
+    "grant revoke ff": 2,
+    "show r1": 2,
+    "logs r1": 2,
+    "wait r1": 2,
+    "stop r1": 2,
+    "denials r1": 2,
+    "attach r1": 2,
+    "egress audit r1": 2,
+    "exec r1 true": 125,
+}
+
+
+@pytest.mark.parametrize("words", ANSWERS)
+def test_what_an_exit_status_means(words: str, tmp_path: Path) -> None:
+    """0 is done or yes, 1 the answer no, and 2 is what SANDBOX REFUSED lines say, and only that; an exec's is 125."""
+    (tmp_path / "good.toml").write_text('command = ["true"]\n')
+    (tmp_path / "bad.toml").write_text('commnad = ["true"]\n')
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    places = dict.fromkeys(("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"), "")
+    done = card(
+        *words.split(),
+        HOME=str(tmp_path),
+        PATH="/nowhere",
+        XDG_RUNTIME_DIR=f"{tmp_path}/runtime",
+        **places,
+        at=tmp_path,
+    )
+    assert done.returncode == ANSWERS[words], done.stderr
+    assert ("SANDBOX REFUSED" in done.stderr) == (done.returncode >= 2)
+
+
 @pytest.mark.parametrize("verb", ["build", "show"])
 def test_a_refusal_could_not_run(verb: str) -> None:
     """What a verb refuses is one SANDBOX REFUSED line and exit 2."""
@@ -133,7 +191,7 @@ def test_no_runtime_says_no(tmp_path: Path) -> None:
     """Without a runtime `show` builds none, says so, and is exit 1."""
     done = card("runtime", "show", XDG_CACHE_HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "reason=no-runtime" in done.stderr
+    assert "card runtime build" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

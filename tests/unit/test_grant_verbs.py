@@ -64,18 +64,18 @@ def test_issue_show_list_revoke_rotate(
         assert verb(monkeypatch, "show", which, "--json") == 0
         assert json.loads(capsys.readouterr().out)["nonce"] == listed["nonce"]
     assert verb(monkeypatch, "revoke", identity) == 0
-    assert verb(monkeypatch, "revoke", identity) == 1
+    assert verb(monkeypatch, "revoke", identity) == 2
     assert verb(monkeypatch, "revoke", "zz") == 2
     assert verb(monkeypatch, "rotate") == 0
     assert verb(monkeypatch, "rotate", "--now") == 0
     assert "key" in capsys.readouterr().err
 
 
-def test_issuing_says_no_or_cannot(
+def test_issuing_is_done_or_refused(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 1 for what is not granted, 2 for a command line that describes no run; no token is printed for either."""
-    assert verb(monkeypatch, "issue", *CLASS, "--target", "/etc/hostname", *rest(place)) == 1
+    """Exit 2 for what is not granted, and for a command line that describes no run; no token is printed for either."""
+    assert verb(monkeypatch, "issue", *CLASS, "--target", "/etc/hostname", *rest(place)) == 2
     assert verb(monkeypatch, "issue", *CLASS, "--target", "/x", "--nonsense", *rest(place)) == 2
     assert verb(monkeypatch, "issue", *rest(place)) == 2
     assert capsys.readouterr().out == ""
@@ -90,7 +90,7 @@ def test_a_link_that_a_worker_made_is_refused_by_name(
     (place / "w/into").symlink_to(place / "w/src")
     tree = ["--class", "filesystem.tree.write.v1", "--target"]
     for words in ([*CLASS, "--target", str(place / "w/notes")], [*tree, f"{place}/w/into/"]):
-        assert verb(monkeypatch, "issue", *words, *rest(place)) == 1
+        assert verb(monkeypatch, "issue", *words, *rest(place)) == 2
         out, told = capsys.readouterr()
         assert (out, "target-linked" in told) == ("", True)
     assert verb(monkeypatch, "issue", *tree, f"{place}/w/src/", *rest(place)) == 0
@@ -119,7 +119,7 @@ def test_a_grant_that_nobody_holds_is_none(
     capsys.readouterr()
     assert (verb(monkeypatch, "list", "--json"), capsys.readouterr().out) == (0, "[]\n")
     token.unlink()
-    assert verb(monkeypatch, "issue", *CLASS, "--target=/etc/hostname", "--out", str(token), *rest(place)) == 1
+    assert verb(monkeypatch, "issue", *CLASS, "--target=/etc/hostname", "--out", str(token), *rest(place)) == 2
     assert not token.exists()
     program = [sys.executable, "-c", "from launcher.card import main; main()", "grant", "issue"]
     with open("/dev/full", "w") as full:
