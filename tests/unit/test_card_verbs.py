@@ -203,6 +203,17 @@ def test_completion() -> None:
     assert option.stdout.split() == ["--image"]
 
 
+@pytest.mark.parametrize("name", ["plan", "prepare", "pool start", "grant issue"])
+def test_completion_of_card_runs_options(name: str) -> None:
+    """A verb that takes card-run's options completes them beside its own, and nothing among the worker's words."""
+    verb = f"card {name} --allow-host x"
+    words = {"--wr": ["--write"], "--hel": ["--help"], "-- --wr": []}
+    for typed, found in words.items():
+        line = f"{verb} {typed}"
+        done = card(_CARD_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(line.split()) - 1))
+        assert done.stdout.split() == found
+
+
 def test_an_image_that_is_no_reference_is_refused_before_anything_runs(tmp_path: Path) -> None:
     """card-run's own refusal is passed on, and `card probe` could not run."""
     (tmp_path / "card-run").write_text(
