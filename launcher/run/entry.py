@@ -59,14 +59,15 @@ def enter(run: Run, known: Card, asked: Request, *, env: tuple[tuple[str, str], 
     """Run a command in a card and return its exit status; raises Refused when it was not let go.
 
     Of what is asked, command, directory, input and terminal are meant here; `env` comes on top of the image's.
-    A terminal of ours is made raw by podman while it runs. What is sent to us is passed on to it.
+    A terminal of ours is made raw by podman while it runs, where it is the command's too. What is sent to us is passed
+    on to it.
     """
     channel, lifeline, container = Channel(), Lifeline(), run.container or ""
-    apart = not asked.tty and not (asked.interactive and os.isatty(0))
     child = foreground.start(
         _words(container, known, asked, podman),
+        interactive=asked.interactive,
+        tty=asked.tty,
         descriptors=((channel.theirs, CONTAINER_FD), (lifeline.theirs, LIFELINE_FD)),
-        apart=apart,
     )
     channel.spawned()
     lifeline.spawned()
@@ -74,9 +75,9 @@ def enter(run: Run, known: Card, asked: Request, *, env: tuple[tuple[str, str], 
         process = _let_go(run, known, _said(run, known, asked, env), channel)
     except Refused:
         channel.close()  # stage 2 sees it, and refuses
-        os.waitpid(child, 0)
+        os.waitpid(child.pid, 0)
         raise
-    status = foreground.wait(child, lambda number: signal.pidfd_send_signal(process, number), by_keys=apart)
+    status = foreground.wait(child, lambda number: signal.pidfd_send_signal(process, number))
     return _KILLED if status == _UNTOLD and not _exists(container, podman) else status
 
 
@@ -110,6 +111,8 @@ def _let_go(run: Run, known: Card, items: list[tuple[str, str]], channel: Channe
         report = channel.receive()
     except OSError:
         process, report = None, None
+    if report is not None and "egress" in report:  # stage 2 felt the wall, whatever it came to then
+        _count(run)
     # Who refuses has said why, and may have ended before it could be held.
     if report is None or (process is None and report.get("status") == ["ok"]):
         raise Refused(
@@ -123,7 +126,6 @@ def _let_go(run: Run, known: Card, items: list[tuple[str, str]], channel: Channe
         )
     if process is None or report.get("status") != ["ok"]:
         raise Refused(refusals_of(report))
-    _count(run)
     inside = {key: values[-1] for key, values in report.items()}
     measured = Measured(hook=run.read(rundir.HOOK) or {}, stage2=inside, times_ms={})
     missing = lacking(measured, digest=known.digest, expected=known.limits)

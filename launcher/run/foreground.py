@@ -1,57 +1,93 @@
 """podman in the foreground of a verb: it has the terminal and the descriptors, and its exit status is returned.
 
-What the keyboard sends reaches it by itself where it is of our process group; what is sent to us is passed on.
+Where podman makes our terminal raw it is of our process group, and no key is a signal. Elsewhere it is apart, in a
+group of its own: what the keyboard sends reaches us alone. What the caller ignores stays ignored.
 """
 
 import contextlib
 import os
 import signal
 from collections.abc import Callable
+from types import FrameType
+from typing import NamedTuple
 
 from launcher.fs import searched
+from launcher.run import perform
 
-_BY_KEYS = (signal.SIGINT, signal.SIGQUIT)
-_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_HEARD = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP)
 
 
-def start(words: list[str], *, descriptors: tuple[tuple[int, int], ...] = (), apart: bool = False) -> int:
-    """Start a program by its absolute path, with (ours, its) descriptors; return its process id.
+class Child(NamedTuple):
+    """A podman that was started: its process id, and whether it has a process group of its own."""
 
-    `apart` gives it a process group of its own: what the keyboard sends reaches us alone.
+    pid: int
+    apart: bool
+
+
+def start(words: list[str], *, interactive: bool, tty: bool, descriptors: tuple[tuple[int, int], ...] = ()) -> Child:
+    """Start podman by its absolute path, with (ours, its) descriptors; only while this process has one thread.
+
+    `interactive` and `tty` are whether what it attaches to has an input of ours, and a terminal.
     """
-    actions = [(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in descriptors]
-    heard = [number for number in (*_BY_KEYS, *_PASSED_ON) if signal.getsignal(number) != signal.SIG_IGN]
-    group = 0 if apart else os.getpgrp()
-    return os.posix_spawn(
+    stdin = perform.stand_in(interactive=interactive, tty=tty)
+    apart = not (interactive and tty and os.isatty(0))
+    given = [*descriptors, *([(stdin.theirs, 0)] if stdin else [])]
+    pid = os.posix_spawn(
         words[0],
         words,
         searched.environment(),
-        file_actions=actions,
-        setpgroup=group,
-        setsigdef=[*heard, signal.SIGPIPE],
+        file_actions=[(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in given],
+        setpgroup=0 if apart else os.getpgrp(),
+        setsigmask=(),
+        setsigdef=[*_heard(), signal.SIGPIPE],
     )
+    if stdin is not None:
+        stdin.spawned()
+        stdin.serve(lambda: _kill(pid, signal.SIGWINCH))
+    return Child(pid, apart)
 
 
-def wait(child: int, send: Callable[[int], None], *, by_keys: bool = False) -> int:
-    """Wait for a child and return its exit status, 128 + N for a signal; `send` passes a signal on meanwhile.
+def wait(child: Child, send: Callable[[int], None]) -> int:
+    """Wait for a child and return its exit status, 128 + N for a signal; `send` is given what is sent to us meanwhile.
 
-    `by_keys` is whether those of the keyboard are to be passed on too: only where the child does not get them itself.
+    Ctrl-Z stops a child that is apart together with us, and it goes on when we do.
     """
-    for number in (*_PASSED_ON, *_BY_KEYS):
-        if by_keys or number in _PASSED_ON:
-            signal.signal(number, lambda heard, _: _sent(send, heard))
+    before = {number: signal.getsignal(number) for number in _heard()}
+
+    def hear(number: int, _: FrameType | None) -> None:
+        if number == signal.SIGTSTP:
+            _suspend(child)
         else:
-            signal.signal(number, signal.SIG_IGN)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                send(number)
+
+    for number in before:
+        signal.signal(number, hear)
+    try:
+        code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
-def _sent(send: Callable[[int], None], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has just ended
-        send(number)
+def end(child: Child) -> None:
+    """End the child, and nothing that it is attached to: it must pass no signals on."""
+    _kill(child.pid, signal.SIGTERM)
 
 
-def run(words: list[str]) -> int:
-    """Start a program and wait for it; what is sent to us is passed on to it."""
-    child = start(words)
-    return wait(child, lambda number: os.kill(child, number))
+def _heard() -> list[signal.Signals]:
+    return [number for number in _HEARD if signal.getsignal(number) != signal.SIG_IGN]
+
+
+def _suspend(child: Child) -> None:
+    if child.apart:
+        _kill(child.pid, signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    if child.apart:
+        _kill(child.pid, signal.SIGCONT)
+
+
+def _kill(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

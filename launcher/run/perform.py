@@ -177,7 +177,7 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
         run.write(name, b"")
     exchange = Exchange(run, client=built.client, hook=built.hook_argv)
     argv = command.argv(launch, built, podman=program, directory=run.path, hooks_dirs=site.hooks_dirs())
-    channel, lifeline, stdin = Channel(), Lifeline(), _stdin(launch)
+    channel, lifeline, stdin = Channel(), Lifeline(), stand_in(interactive=launch.interactive, tty=launch.tty)
     environment = _environment(launch, built)
     child = spawn.podman(
         argv,
@@ -202,13 +202,13 @@ def start(launch: Launch, run: RunDirectory, built: runtime.Runtime, program: st
     return begun
 
 
-def _stdin(launch: Launch) -> "Lines | Window | None":
+def stand_in(*, interactive: bool, tty: bool) -> "Lines | Window | None":
     """Return what podman has in the place of our terminal; None where it has what we have."""
-    if launch.interactive == launch.tty or not os.isatty(0):
+    if interactive == tty or not os.isatty(0):
         return None
     from launcher.run.standin import Lines, Window  # only at a terminal
 
-    return Window() if launch.tty else Lines()
+    return Window() if tty else Lines()
 
 
 def open_receipt(target: str | None, writable: list[str]) -> int | None:

@@ -7,8 +7,10 @@ import shutil
 import signal
 import socket as socketlib
 import subprocess
+import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ import pytest
 
 from launcher import service
 from tests.bench.cards import IMAGE, Run, card, run
-from tests.bench.lives import children, name_of, send
-from tests.bench.test_terminal import CTRL_C, CTRL_Z, jobs, program
+from tests.bench.lives import arguments, children, name_of, processes, send
+from tests.bench.test_terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal, jobs, program
 
 KEPT = Path.home() / ".local/state/card-run/runs"
 HOLD = "echo up; exec sleep 300"
@@ -396,6 +398,90 @@ def test_attach_to_a_terminal() -> None:
         again.type("exit 6\r")
         assert again.ended() == 6
     assert verb("wait", name).status == 6
+
+
+# Tells each signal that it gets, and that it goes on.
+TELLING = """
+import signal
+numbers = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+while True:
+    heard = signal.sigtimedwait(numbers, 0.1)
+    print(signal.Signals(heard.si_signo).name if heard else "tick", flush=True)
+"""
+
+
+def heard(name: str) -> list[str]:
+    """Return which signals a worker got, once it has got one more for certain: USR1."""
+    assert run(["podman", "kill", "--signal=USR1", f"card-{name}"]).status == 0
+    until("SIGUSR1", name)
+    words = verb("logs", name).out.replace("^C", "").split()  # what a terminal of the card echoes
+    return [word for word in words if word != "tick"][:-1]
+
+
+@contextmanager
+def attached(name: str, *options: str) -> Generator[tuple[Terminal, int]]:
+    """Attach to a run in a terminal; yields the process that is attached too."""
+    words = ["attach", *options, name]
+    with program("card", *words) as opened:
+        opened.until("tick")
+        (found,) = (pid for pid in processes() if arguments(pid)[-len(words) :] == words and name_of(pid) != "setsid")
+        yield opened, found
+
+
+@pytest.fixture(params=[(), ("-i",), ("-t",), ("-it",)], ids=" ".join)
+def telling(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return a detached card that tells what it hears, of each kind."""
+    name = detached(*request.param, "--", "python3", "-c", TELLING)
+    yield name
+    assert verb("stop", name, "--time=0").status == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("watch", [(), ("--no-stdin",)], ids=" ".join)
+def test_a_card_goes_on_without_who_was_attached(telling: str, watch: tuple[str, ...]) -> None:
+    """The end of the terminal, and of `card attach` by a signal, are not the worker's; the terminal is as it was."""
+    with attached(telling, *watch) as (opened, _):
+        opened.close()
+        opened.ended()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        with attached(telling, *watch) as (opened, process):
+            os.kill(process, number)
+            assert opened.ended() == 128 + number
+            assert f"goes on: card attach {telling}" in opened.shown
+            assert int(str(opened.modes()[3])) & termios.ICANON
+    assert heard(telling) == []
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_who_is_attached_interrupts_and_who_watches_leaves(telling: str) -> None:
+    """SIGINT reaches the worker once, by the key and by number; with --no-stdin it ends `card attach` and no more."""
+    with attached(telling, "--no-stdin") as (opened, _):
+        opened.type(CTRL_C)
+        assert opened.ended() == 130
+    with attached(telling, "--no-stdin") as (opened, process):
+        os.kill(process, signal.SIGINT)
+        assert opened.ended() == 130
+    assert heard(telling) == []
+    with attached(telling) as (opened, process):
+        opened.type(CTRL_C)
+        opened.until("SIGINT")
+        os.kill(process, signal.SIGINT)
+        opened.until("SIGINT")
+        os.kill(process, signal.SIGTERM)
+        assert opened.ended() == 143
+    assert heard(telling) == ["SIGUSR1", "SIGINT", "SIGINT"]
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_lines_are_typed_into_a_card_without_a_terminal() -> None:
+    """With -i alone they are the worker's, Ctrl-D ends its input, and the status is its own."""
+    name = detached("-i", "--", "sh", "-c", "echo tick; sed -u s/^/got:/; exit 4")
+    with program("card", "attach", name) as opened:
+        opened.type("a line\r")
+        opened.until("got:a line")
+        opened.type(CTRL_D)
+        assert opened.ended() == 4
 
 
 @pytest.mark.parametrize("words", [["show"], ["logs"], ["wait"], ["stop"], ["attach"]])

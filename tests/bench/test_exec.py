@@ -17,7 +17,8 @@ import pytest
 
 from tests.bench.cards import Run, card, plain, run
 from tests.bench.pools import pool
-from tests.bench.test_terminal import program
+from tests.bench.test_signals import ECHO, TICK
+from tests.bench.test_terminal import CTRL_C, CTRL_D, CTRL_Z, WAIT_FOR_SIZE, jobs, program
 
 # Attempts at every wall, each answered by an errno's name or ok.
 TRY = r"""
@@ -279,6 +280,52 @@ def test_a_terminal(held: str) -> None:
         assert opened.ended() == 6
 
 
+def test_a_terminal_without_input(held: str) -> None:
+    """With -t alone the keys are `card exec`'s, as card-run's: Ctrl-C and the window's size are passed on."""
+    with program("card", "exec", "-t", held, "--", "python3", "-c", WAIT_FOR_SIZE) as opened:
+        before = opened.modes()
+        opened.until("waiting 100 40\r")
+        assert opened.modes() == before
+        opened.resize(50, 120)
+        opened.until("changed 120 50\r")
+        assert opened.ended() == 0
+    test = "test -t 0 -a -t 1 -a -t 2 && echo all; exec sleep 60"
+    with program("card", "exec", "-t", held, "--", "sh", "-c", test) as opened:
+        opened.until("all\r")
+        opened.type(CTRL_C)
+        assert opened.ended() == 130
+
+
+def test_input_from_a_terminal_that_is_not_the_commands(held: str) -> None:
+    """With -i alone lines are the command's, Ctrl-C reaches it once, and Ctrl-D ends its input."""
+    with program("card", "exec", "-i", held, "--", "python3", "-uc", ECHO) as opened:
+        opened.until("up\r\n")
+        opened.type(CTRL_C)
+        opened.until("heard\r\n")
+        opened.type("a line\r")
+        assert "heard" not in opened.until("got a line\r\n")
+        opened.type(CTRL_D)
+        assert opened.ended() == 0
+
+
+@pytest.mark.parametrize("options", ["", "-t", "-i"])
+def test_ctrl_z_stops_card_exec(held: str, options: str) -> None:
+    """As any job of a shell: the command and the card go on, and fg brings its output back."""
+    with jobs() as shell:
+        shell.type(f"card exec {options} {held} -- python3 -uc '{TICK}'\r")
+        shell.until("tick\r")
+        shell.type(CTRL_Z)
+        assert "Stopped" in shell.until("ready> ")
+        assert shell.ask("echo $((6 * 7))") == "42\n"
+        assert run(["podman", "ps", "--format", "{{.Status}}"]).out.startswith("Up")
+        shell.type("fg\r")
+        shell.until("tick\r")
+        shell.type(CTRL_C)
+        shell.until("caught\r")
+        shell.until("ready> ")
+        assert shell.ask("echo $?") == "5\n"
+
+
 def test_signals_are_passed_on(held: str) -> None:
     """TERM and INT sent to `card exec` reach what runs in the card, which ends as it likes."""
     trap = "trap 'echo int' INT; trap 'exit 7' TERM; echo up; while :; do sleep 0.1; done"
@@ -323,9 +370,11 @@ def test_it_ends_with_the_card() -> None:
 
 
 def test_the_ledger_is_the_workers_alone(held: str) -> None:
-    """The self-test of each entry is taken off; what an entered command was denied is on record."""
+    """Each entry's self-test is taken off, a refused one's too; what an entered command was denied is on record."""
     for _ in range(3):
         assert enter(held, "true").status == 0
+    for _ in range(2):
+        assert enter(held, "true", options=("--cwd=/nonexistent",)).status == 125
     assert json.loads(run(["card", "show", "--json", held]).out)["ledger"]["denied"] == []
     enter(held, "python3", "-c", TRY, DNS)
     denied = json.loads(run(["card", "show", "--json", held]).out)["ledger"]["denied"]

@@ -4,7 +4,7 @@ import errno
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import pytest
@@ -16,7 +16,7 @@ from launcher.executor.steps import drive
 
 
 @contextmanager
-def sigchld(handler: "signal.Handlers | Callable[..., None]") -> Iterator[None]:
+def sigchld(handler: "signal.Handlers | Callable[..., None]") -> Generator[None]:
     """Have SIGCHLD handled so meanwhile."""
     before = signal.signal(signal.SIGCHLD, handler)
     try:
