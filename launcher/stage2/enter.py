@@ -38,9 +38,9 @@ class Stopwatch:
         self.last = now
 
 
-def enter(kernel: Kernel, report_fd: int) -> "tuple[conf.Conf, dict[str, str], list[tuple[str, str]]]":
+def enter(kernel: Kernel, report_fd: int, facts: "list[tuple[str, str]]") -> "tuple[conf.Conf, dict[str, str]]":
     """Arm the lifeline, hear the launcher, and go on to the walls, which see."""
-    armed = lifeline.arm(kernel, lifeline.FD)
+    facts += lifeline.arm(kernel, lifeline.FD)
     hello, proof = channel.receive(report_fd), selftest.PROOF
     if "warm" in hello:
         from launcher.stage2 import warm  # no card that is started for its run comes here
@@ -49,17 +49,21 @@ def enter(kernel: Kernel, report_fd: int) -> "tuple[conf.Conf, dict[str, str], l
         proof = selftest.TAKEN
     elif "taken" in hello:  # what enters a card that was warm: the proof of its run, not of its start
         proof = selftest.TAKEN
-    config, env, facts = walls(kernel, hello, report_fd, proof=proof)
-    return config, env, [*armed, *facts]
+    return walls(kernel, hello, report_fd, facts, proof=proof)
 
 
 def walls(
-    kernel: Kernel, hello: "dict[str, list[str]]", report_fd: int, *, proof: str = selftest.PROOF
-) -> "tuple[conf.Conf, dict[str, str], list[tuple[str, str]]]":
-    """Build every wall around this process and test it; return the configuration, the worker's env and the facts.
+    kernel: Kernel,
+    hello: "dict[str, list[str]]",
+    report_fd: int,
+    facts: "list[tuple[str, str]]",
+    *,
+    proof: str = selftest.PROOF,
+) -> "tuple[conf.Conf, dict[str, str]]":
+    """Build every wall around this process and test it; return the configuration and the worker's environment.
 
-    `hello` is what the launcher said, `proof` where the proof of its table is. Raises Refused or OSError; the process
-    is then walled in as far as it got and good for nothing but saying so.
+    `hello` is what the launcher said, `proof` where the proof of its table is. What is seen is added to `facts`. Raises
+    Refused or OSError; the process is then walled in as far as it got and good for nothing but saying so.
     """
     watch = Stopwatch()
     config = conf.parse(kernel.read_file(CONF))
@@ -68,7 +72,7 @@ def walls(
     config.cwd = hello.get("cwd", [config.cwd])[0]
     program, rules = kernel.read_file(FILTER), kernel.read_file(FILTER_RULES).decode()
     env = worker.environment(kernel.read_file("/proc/self/environ"), hello.get("env", []))
-    facts = [("env", "scrubbed")]
+    facts += [("env", "scrubbed")]
     watch.lap("read")
     facts += selftest.proof(kernel, config.run, hello.get("nonce", [""])[0], proof)
     facts += selftest.egress(kernel, config)
@@ -79,7 +83,8 @@ def walls(
     watch.lap("landlock")
     facts += [("seccomp", rules), *wall_calls(kernel, program)]
     watch.lap("seccomp")
-    return config, env, [*facts, ("times_us", ",".join(watch.items)), ("started_us", str(watch.first // 1000))]
+    facts += [("times_us", ",".join(watch.items)), ("started_us", str(watch.first // 1000))]
+    return config, env
 
 
 def settle(kernel: Kernel, config: "conf.Conf", report_fd: int) -> "list[tuple[str, str]]":
@@ -143,10 +148,12 @@ def reasons(error: BaseException) -> "list[Refusal]":
 
 def run(kernel: Kernel, report_fd: int) -> int:
     """Enter, report, wait for leave to go and become the worker; return the exit code when that cannot be."""
+    facts: list[tuple[str, str]] = []
     try:
-        config, env, facts = enter(kernel, report_fd)
+        config, env = enter(kernel, report_fd, facts)
     except Exception as error:  # noqa: BLE001 - whatever it is, the worker does not run and the launcher is told
-        channel.send(report_fd, refusals(error))
+        # What the wall was asked is in the ledger by now, and is not the worker's.
+        channel.send(report_fd, [*refusals(error), *(fact for fact in facts if fact[0] == "egress")])
         return EXIT_REFUSED
     channel.send(report_fd, [("status", "ok"), *facts])
     if channel.receive(report_fd) != {"go": ["1"]}:

@@ -95,7 +95,8 @@ def run(kernel: Kernel) -> int:
 
 
 def _walled(kernel: Kernel, wanted: "dict[str, list[str]]") -> "tuple[conf.Conf, dict[str, str]]":
-    config, _, found = enter.walls(kernel, {"nonce": wanted["nonce"]}, STDERR)
+    found: list[tuple[str, str]] = []
+    config, _ = enter.walls(kernel, {"nonce": wanted["nonce"]}, STDERR, found)
     facts = dict(found)
     lacking = shortfall(facts, wanted)
     if lacking:

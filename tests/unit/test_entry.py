@@ -23,7 +23,7 @@ def test_a_stage_2_that_is_gone_when_the_command_is_to_start(tmp_path: Path, mon
         return []
 
     monkeypatch.setattr(entry, "lacking", lacking)
-    body = records.dump([("status", "ok")])
+    body = records.dump([("status", "ok"), ("egress", "ok")])
 
     def stage2() -> None:
         os.write(channel.theirs, len(body).to_bytes(4, "little") + body)
