@@ -2,6 +2,7 @@
 
 import os
 import signal
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Generic
@@ -39,6 +40,7 @@ class ProcessBase:
 
     def __init__(self, running: Running) -> None:
         self._running = running
+        weakref.finalize(self, running.forsake).atexit = False
         started = running.told.started or {}
         self.run_id = running.run
         self.level = str(started["level"])

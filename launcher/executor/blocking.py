@@ -146,7 +146,11 @@ class Executor(ExecutorBase):
 
 
 class ExecutorSet(ExecutorSetBase[Executor]):
-    """Executors by key, each with a HOME, a /tmp and a grant identity of its own, all held to one access profile."""
+    """Executors by key, each with a HOME, a /tmp and a grant identity of its own, all held to one access profile.
+
+    They are of the process that made the set. In one that is forked from it nothing can be started (ClosedError), and
+    closing closes what descriptors of theirs it has, and ends and removes nothing.
+    """
 
     def _made_of(self, member: Member) -> Executor:
         return Executor(member)

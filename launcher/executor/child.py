@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from launcher.executor import start
-from launcher.executor.forked import not_ours_to_share
+from launcher.executor.forked import Owner, not_ours_to_share
 
 _DEPENDENCIES = ("idna",)
 
@@ -69,7 +69,7 @@ def dependencies() -> tuple[str, ...]:
 
 
 class Child:
-    """A card-run that was started."""
+    """A card-run that was started. `last` is what was last written to it as it came: it may have begun a line."""
 
     def __init__(
         self,
@@ -80,8 +80,11 @@ class Child:
         stdin: bool,
         terminal: tuple[int, int] | None,
     ) -> None:
+        self._owner = Owner()
         self._lifeline, theirs = socket.socketpair()
-        not_ours_to_share(self._lifeline)
+        self.streams = Streams(-1, -1, -1)
+        self.last = b""
+        not_ours_to_share(self, Child.forked)
         self.events, events = os.pipe()
         self.tied = True
         given = [events, theirs.fileno(), *files.numbers]
@@ -117,11 +120,28 @@ class Child:
         for fd in set(self.streams) - {-1}:
             os.set_blocking(fd, False)
 
+    @property
+    def ours(self) -> bool:
+        """Return whether this process started it, and was not forked from the one that did."""
+        return self._owner.here
+
+    def check(self) -> None:
+        """Raise ClosedError in a process that was forked from the one that started it."""
+        self._owner.check("the command")
+
+    def forked(self) -> None:
+        """In a process that was just forked: hold neither the card nor its input, whose end it could not read else."""
+        self._lifeline.close()
+        if self.streams.stdin != self.streams.stdout:
+            self.close_stream(self.streams.stdin)
+
     def ended(self) -> bool:
         """Return whether card-run has ended; `status` is then its own, negative for a signal, None if not known.
 
-        It is not where this program waits for every child of its own, or ignores SIGCHLD (waitid(2), ECHILD).
+        It is not where this program waits for every child of its own, or ignores SIGCHLD (waitid(2), ECHILD). Raises
+        ClosedError in a process that was forked from ours.
         """
+        self.check()
         with self._looking:
             return self._ended()
 
@@ -138,7 +158,8 @@ class Child:
         return self._over
 
     def send_signal(self, number: int) -> None:
-        """Send card-run a signal; harmless once it has ended."""
+        """Send card-run a signal; harmless once it has ended. Raises ClosedError as `ended` does."""
+        self.check()
         with self._looking, contextlib.suppress(ProcessLookupError):
             if not self._ended():
                 signal.pidfd_send_signal(self.exit, number)
@@ -160,12 +181,13 @@ class Child:
             os.close(fd)
 
     def close(self) -> None:
-        """Let go of everything; card-run has ended."""
+        """Let go of everything; card-run has ended, or is another process's."""
         self.let_go()
         for fd in self.streams:
             self.close_stream(fd)
-        if self.exit >= 0:
-            os.close(self.exit)
+        held, self.exit = self.exit, -1
+        if held >= 0:
+            os.close(held)
 
 
 def _piped(argv: list[str], given: list[int], *, stdin: bool) -> tuple[int, Streams]:

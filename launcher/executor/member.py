@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from launcher.access.profile import Profile
 from launcher.executor import scratch, tree
+from launcher.executor.forked import Owner
 from launcher.executor.prepared import Command, Identity, IssuedGrant, merged, revoke
 from launcher.executor.result import CardLostError, ClosedError, Result, TooManyExecutorsError
 from launcher.executor.running import Running
@@ -34,6 +35,7 @@ class Member:
         self.closed = False
         self.removed = False
         self._forget = forget
+        self._owner = Owner()
         self._lock = threading.Lock()  # held for as long as something is started or granted: each happens or is refused
         self._closing = threading.Lock()
         self._running: set[Running] = set()
@@ -48,8 +50,7 @@ class Member:
         self, command: Command, cls: str, target: str, *, seconds: int | None, required: Sequence[str]
     ) -> IssuedGrant:
         """Issue a grant for a command's run, to be taken back when the executor closes; raises Refused, ClosedError."""
-        with self._lock:
-            self._open()
+        with self._starting():
             grant = command.issue(cls, target, seconds=seconds, required=required)
             self._grants.append(grant)
         return grant
@@ -57,10 +58,9 @@ class Member:
     def start(self, command: Command, grants: Sequence["IssuedGrant | str"], *, stdin: bool) -> Steps[Running]:
         """Start a command and wait until it runs; raises Refused, CardLostError, ClosedError."""
         tokens = [grant if isinstance(grant, str) else grant.token for grant in grants]
-        with self._lock:
-            self._open()
+        with self._starting():
             running = command.start(grants=tokens, stdin=stdin)
-            self._running = {one for one in self._running if one.outcome is None} | {running}
+            self._running = {one for one in self._running if not one.over()} | {running}
         try:
             yield from running.until_started()
         except (CardLostError, Refused) as error:
@@ -80,8 +80,17 @@ class Member:
         What fails is raised when all else is done, several failures as one ExceptionGroup; closing once more goes on
         with what is left. An exception while waiting cuts its cards off, and leaves the directory.
         """
+        if not self._owner.here:
+            self.drop()
+            return
         failed = self.shut()
         _told([*failed, *(yield from self.finish())])
+
+    def drop(self) -> None:
+        """Let go of all that a process that was forked from its own has of it, and of nothing that is not here."""
+        self.closed = True
+        for running in self._running:
+            running.drop()
 
     def shut(self) -> list[Exception]:
         """Let nothing be started or granted from now on, and take its grants back; return what failed."""
@@ -134,7 +143,16 @@ class Member:
         with self._lock:
             return tuple(self._running)
 
+    @contextlib.contextmanager
+    def _starting(self) -> Generator[None]:
+        """Have it open meanwhile; raises ClosedError. First without the lock, which in a forked process stays held."""
+        self._open()
+        with self._lock:
+            self._open()
+            yield
+
     def _open(self) -> None:
+        self._owner.check(f"the executor {self.key!r}")
         if self.closed:
             raise ClosedError(f"the executor {self.key!r} is closed")
 
@@ -158,6 +176,7 @@ class Members(Generic[E]):
         self._settings = settings
         self._most = max_executors
         self._made = 0
+        self._owner = Owner()
         self._lock = threading.Lock()
         self._removing = threading.Lock()
         self._executors: dict[str, tuple[Member, E]] = {}
@@ -166,6 +185,7 @@ class Members(Generic[E]):
 
     def get(self, key: str) -> E:
         """Return the executor of a key, a new one where there is none; raises TooManyExecutorsError, ClosedError."""
+        self._owner.check("the executor set")
         with self._lock:
             if self._closed:
                 raise ClosedError("the executor set is closed")
@@ -178,7 +198,8 @@ class Members(Generic[E]):
             return self._executors[key][1]
 
     def keys(self) -> tuple[str, ...]:
-        """Return the keys of the executors that are open."""
+        """Return the keys of the executors that are open; raises ClosedError in a process forked from its own."""
+        self._owner.check("the executor set")
         with self._lock:
             return tuple(key for key, (member, _) in self._executors.items() if not member.closed)
 
@@ -198,6 +219,11 @@ class Members(Generic[E]):
 
     def close(self) -> Steps[None]:
         """Close every executor, all grants first, and remove the set's directory; failures as with `Member.close`."""
+        if not self._owner.here:
+            for member, _ in self._executors.values():
+                member.drop()
+            self._scratch.drop()
+            return
         with self._lock:
             self._closed = True
             members = [member for member, _ in self._executors.values()]

@@ -151,8 +151,13 @@ def revoke(grant: IssuedGrant) -> None:
 
 
 def merged(options: CommandOptions) -> CommandOptions:
-    """Return the options, copied; raises TypeError for one that is none, which no type checker saw."""
+    """Return the options, copied.
+
+    Raises TypeError for one that is none, which no type checker saw, ValueError for an `output_limit` below 0.
+    """
     unknown = sorted(options.keys() - CommandOptions.__annotations__.keys())
     if unknown:
         raise TypeError(f"no such option of a command: {', '.join(unknown)}")
+    if options.get("output_limit", 0) < 0:
+        raise ValueError(f"output_limit is a number of bytes, and {options['output_limit']} is none")
     return options.copy()

@@ -15,6 +15,7 @@ from typing import Any
 from launcher.executor.child import Child
 from launcher.executor.result import CardLostError, Result, how
 from launcher.executor.steps import Steps, T, Wait
+from launcher.executor.streams import end_of_input
 from launcher.executor.told import Told
 from launcher.run import directory
 from oci.refusal import Refused
@@ -36,6 +37,7 @@ class Running:
         self.outcome: Result | Exception | None = None
         self._turn = threading.Lock()
         self._ending = False
+        self._forsaken = False
         self._command = command
         self._stop_seconds = stop_seconds
         self._kept: dict[int, bytearray] = {fd: bytearray() for fd in child.streams[1:]}
@@ -69,10 +71,12 @@ class Running:
 
     def communicate(self, data: bytes = b"") -> Steps[Result]:
         """Write `data` to the command, then its end of input; keep what it writes up to the limit; wait for its end."""
+        data += end_of_input(data or self.child.last) if self.at_terminal else b""
         return (yield from self._or_end(self._exchange(memoryview(data))))
 
     def _or_end(self, steps: Steps[T]) -> Steps[T]:
         """Carry steps through, alone, and after whoever is ending it; what keeps them from their end ends the card."""
+        self.child.check()
         while not self._turn.acquire(blocking=False):
             if not self._ending:
                 raise RuntimeError("somebody waits for this command already")
@@ -141,11 +145,32 @@ class Running:
                 yield Wait(reads=(self.child.exit, *events))
             self.told.read()
             if ended:
-                self.outcome = self._judged()
-                self.child.close()
+                self._settle()
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
+
+    def _settle(self) -> None:
+        """Take in what card-run said to its end, and let go of all that there was of it."""
+        self.told.read()
+        self.outcome = self._judged()
+        self.told.close()
+        self.child.close()
+
+    def forsake(self) -> None:
+        """Know that nobody has it in hand any more; a command that runs goes on."""
+        self._forsaken = True
+
+    def over(self) -> bool:
+        """Return whether it has ended and that was taken in: here, where there is nobody else to ask."""
+        if self._forsaken and self.outcome is None and self.child.ended():
+            self._settle()
+        return self.outcome is not None
+
+    def drop(self) -> None:
+        """Let go of what a process that was forked from its own has of it."""
+        self.told.close()
+        self.child.close()
 
     def _judged(self) -> Result | Exception:
         """Return what card-run's end means."""
@@ -190,9 +215,7 @@ class Running:
         yield from self._streams(memoryview(b""))
         while not self.child.ended():
             yield Wait(reads=(self.child.exit,))
-        self.told.read()
-        self.outcome = self._judged()
-        self.child.close()
+        self._settle()
         if isinstance(self.outcome, Refused) or self.child.status:
             raise self.outcome if isinstance(self.outcome, Exception) else self._lost()
         try:
@@ -201,7 +224,13 @@ class Running:
             raise self._lost() from None
 
     def end(self) -> Steps[None]:
-        """End the card if it still runs, whoever waits for it; nothing of it is left then."""
+        """End the card if it still runs, whoever waits for it; nothing of it is left then.
+
+        In a process that was forked from its own, let go of it and no more.
+        """
+        if not self.child.ours:
+            self.drop()
+            return
         self._ending = True
         if self._turn.acquire(blocking=False):
             try:

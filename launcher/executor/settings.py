@@ -46,7 +46,9 @@ class CommandOptions(TypedDict, total=False):
     `output_limit`: bytes of each of stdout and stderr that are kept (16 MiB); what comes after them is read and
     dropped, the command goes on, and its result is `truncated`; also the longest line that `readline` takes.
     `stdin`: whether a started process has one to write to. `terminal`: give it a terminal of so many rows and columns;
-    its stdin, stdout and stderr are then that.
+    its stdin, stdout and stderr are then that. What is handed over is then as if typed: echoed, in lines of 4095 bytes
+    at the most until the command sets its terminal otherwise; and the end of input is the key for that, Ctrl-D
+    (termios(3), VEOF).
     """
 
     cwd: str | None

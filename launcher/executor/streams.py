@@ -6,6 +6,12 @@ from launcher.executor.child import Child
 from launcher.executor.steps import Steps, Wait
 
 _CHUNK = 65536
+EOT = b"\x04"  # VEOF, see termios(3)
+
+
+def end_of_input(data: bytes) -> bytes:
+    """Return what ends the input at a terminal after such data: its key for that, which first ends a line begun."""
+    return EOT if not data or data.endswith((b"\n", EOT)) else EOT * 2
 
 
 class Source:
@@ -79,12 +85,14 @@ class Sink:
                 raise BrokenPipeError("the command's standard input is closed")
             try:
                 view = view[os.write(self._fd, view[:_CHUNK]) :]
+                self._child.last = data[: len(data) - len(view)][-1:]
             except BlockingIOError:
                 yield Wait(writes=(self._fd,))
 
     def close(self) -> None:
-        """Let the command read the end of its input; at a terminal that is a byte, and the terminal stays."""
+        """Let the command read the end of its input; at a terminal that is its key, and the terminal stays."""
         if self._fd == self._child.streams.stdout:
-            os.write(self._fd, b"\x04")
+            os.write(self._fd, end_of_input(self._child.last))
+            self._child.last = EOT
         else:
             self._child.close_stream(self._fd)

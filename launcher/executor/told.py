@@ -31,11 +31,16 @@ class Told:
             except BlockingIOError:
                 return
             if not data:
-                self.over = True
-                os.close(self.fd)
+                self.close()
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 self._take(json.loads(line))
+
+    def close(self) -> None:
+        """Hear no more; harmless when said twice."""
+        if not self.over:
+            self.over = True
+            os.close(self.fd)
 
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["event"]

@@ -188,6 +188,42 @@ def test_a_terminal(workspace: Path) -> None:
             assert process.wait().status == 5
 
 
+@pytest.mark.parametrize("given", [b"", b"a line\n", b"no line"])
+def test_the_end_of_input_at_a_terminal(given: bytes, workspace: Path) -> None:
+    """Is the key for it, once what was handed over is out: whoever reads to the end comes to it."""
+    with executors(workspace) as made:
+        executor = made.executor("a")
+        program = shell("stty -echo; echo ready; cat; echo over")
+        shown = given.replace(b"\n", b"\r\n") + b"over\r\n"
+        result = executor.run_command(program, input=given, terminal=(24, 80), timeout=20)
+        assert (result.ok, result.stdout.endswith(shown)) == (True, True)
+        with executor.prepare(program, terminal=(24, 80), timeout=20).start() as process:
+            assert process.stdin is not None
+            assert process.stdout.readline() == b"ready\r\n"
+            process.stdin.write(given)
+            process.stdin.close()
+            assert process.stdout.read() == shown
+        with executor.prepare(["cat"], terminal=(24, 80), timeout=20).start() as process:
+            assert process.stdin is not None
+            process.stdin.write(b"begun")
+            assert process.communicate().ok
+
+
+def test_a_process_that_was_let_go_of_holds_no_descriptors(workspace: Path) -> None:
+    """Not beyond the executor's next start, once it has ended."""
+    with executors(workspace) as made:
+        executor = made.executor("a")
+        executor.run_command(["true"])
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(2):
+            process = executor.prepare(["true"]).start()
+            while not process.has_ended():
+                time.sleep(0.01)
+            del process
+        executor.run_command(["true"])
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("how", ["terminate", "kill", "leave"])
 def test_a_process_is_ended(how: str, workspace: Path) -> None:

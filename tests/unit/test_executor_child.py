@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from launcher import CardLostError
+from launcher import CardLostError, ClosedError
 from launcher.executor.child import Child, Files
 from launcher.executor.running import Running
 from launcher.executor.steps import drive
@@ -68,6 +68,28 @@ def test_a_status_that_somebody_else_took_is_not_made_up(handler: "signal.Handle
         with pytest.raises(CardLostError) as lost:
             drive(running.communicate())
     assert lost.value.status is None
+
+
+def test_a_forked_process_holds_neither_card_nor_input() -> None:
+    """It can neither be waited for nor signalled there, and its input ends when it ends here."""
+    one = Child(["--version"], ["true"], Files(), stdin=True, terminal=None)
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for attempt in (one.ended, lambda: one.send_signal(signal.SIGKILL)):
+            try:
+                attempt()
+            except ClosedError:
+                refused += 1
+        lifeline = one._lifeline.fileno()
+        one.close()
+        one.close()
+        os._exit(refused + 10 * (one.streams.stdin + lifeline + 2))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert one.streams.stdin >= 0
+    assert ended(one) == 0
+    one.close()
+    os.close(one.events)
 
 
 def test_a_child_that_there_is_no_descriptor_for(monkeypatch: pytest.MonkeyPatch) -> None:

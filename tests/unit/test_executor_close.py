@@ -29,6 +29,13 @@ class Card:
         self.ended = self.cut = False
         self._fails = fails
 
+    def over(self) -> bool:
+        """Have ended, or not."""
+        return self.outcome is not None
+
+    def drop(self) -> None:
+        """Be left to the process that has it."""
+
     def send_signal(self, number: int) -> None:
         """Be asked to end."""
 
@@ -312,7 +319,8 @@ def test_who_waits_for_a_card_that_is_being_ended_waits_on(monkeypatch: pytest.M
     child = SimpleNamespace(events=events, exit=events, streams=Streams(-1, -1, -1), tied=True, status=143)
     child.ended = lambda: over
     child.send_signal = child.close_stream = lambda _: None
-    child.let_go = child.close = lambda: None
+    child.let_go = child.close = child.check = lambda: None
+    child.ours = True
     card = running.Running(child, command=("true",), stop_seconds=0, output_limit=0)  # type: ignore[arg-type]
     monkeypatch.setattr(running, "_POLL_SECONDS", 0)
     ending, waiting = card.end(), card.wait()
@@ -322,6 +330,61 @@ def test_who_waits_for_a_card_that_is_being_ended_waits_on(monkeypatch: pytest.M
     assert list(ending) == []
     with pytest.raises(CardLostError):
         next(waiting)
+
+
+def test_a_forked_process_leaves_everything_to_its_parent(bench: Bench, tmp_path: Path) -> None:
+    """It may leave the `with` block and close what it likes: cards, grants and directories are the parent's still."""
+    with made(tmp_path) as executors:
+        executor, card = executors.executor("a"), Card()
+        start(executor, card, bench=bench)
+        prepared = executor.prepare(["true"])
+        prepared.issue_grant("command.start.v1", "one")
+        executor._member._lock.acquire()  # as by another thread: nobody lets go of it in the child
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for attempt in (
+                lambda: executors.executor("b"),
+                lambda: executors.keys,
+                lambda: executor.prepare(["true"]),
+                lambda: prepared.issue_grant("command.start.v1", "two"),
+                prepared.start,
+            ):
+                try:
+                    attempt()
+                except ClosedError:
+                    refused += 1
+            executor.close()
+            executors.close()
+            os._exit(refused + (10 if card.ended or bench.revoked else 0))
+        executor._member._lock.release()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+        assert len(list((tmp_path / "scratch").glob("set-*/0001"))) == 1
+    assert (card.ended, bench.revoked, left(tmp_path)) == (True, ["one"], [])
+
+
+def test_what_nobody_has_in_hand_any_more_is_let_go_of() -> None:
+    """Once it has ended; what somebody may still read or wait for is left to him."""
+    events, theirs = os.pipe()
+    os.close(theirs)
+    child = SimpleNamespace(events=events, exit=events, streams=Streams(-1, -1, -1), tied=True, status=143)
+    closed: list[bool] = []
+    child.ended = lambda: True
+    child.close = lambda: closed.append(True)
+    card = running.Running(child, command=("true",), stop_seconds=0, output_limit=0)  # type: ignore[arg-type]
+    assert not card.over()
+    card.forsake()
+    assert card.over()
+    assert closed == [True]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(events)
+
+
+def test_an_output_limit_is_a_number_of_bytes(bench: Bench, tmp_path: Path) -> None:
+    """Less than none is refused before anything starts."""
+    bench.meanwhile = pytest.fail
+    with made(tmp_path) as executors, pytest.raises(ValueError, match="output_limit"):
+        executors.executor("a").run_command(["true"], output_limit=-1)
 
 
 def test_a_grant_that_cannot_be_taken_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

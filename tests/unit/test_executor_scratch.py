@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,34 @@ def test_what_a_crashed_set_left_is_swept(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
     assert len(list(tmp_path.glob("set-*/0001/file"))) == 1
     scratch.take(str(tmp_path)).remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_set_that_crashed_in_its_making_left_is_swept(tmp_path: Path) -> None:
+    """Without a record yet; what holds anything else, or has another name, is nobody's to remove."""
+    for name in (".new-0123456789ab", ".new-0123456789ac", ".new-0123456789ad", ".new-work"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".new-0123456789ac" / "owner").touch()
+    (tmp_path / ".new-0123456789ad" / "file").touch()
+    scratch.take(str(tmp_path)).remove()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".new-0123456789ad", ".new-work"]
+
+
+def test_sets_that_are_made_at_once_do_not_sweep_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One waits until the other has its record."""
+    waiting = threading.Thread(target=lambda: scratch.take(str(tmp_path)).remove())
+    mkdir = os.mkdir
+
+    def interrupted(path: str, mode: int = 0o777) -> None:
+        mkdir(path, mode)
+        monkeypatch.undo()
+        waiting.start()
+        waiting.join(0.2)
+
+    monkeypatch.setattr(os, "mkdir", interrupted)
+    one = scratch.take(str(tmp_path))
+    waiting.join(20)
+    one.remove()
     assert list(tmp_path.iterdir()) == []
 
 
