@@ -4,10 +4,13 @@ The rule: exit 0 is done, or yes; 1 the answer is no; 2 it was not done, and the
 read, each reason is a SANDBOX REFUSED line. `wait`, `attach` and `exec` give the worker's status.
 """
 
+import contextlib
+import io
 import json
+import os
 import signal
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -35,7 +38,10 @@ from launcher.verbs import exec as enter
 from launcher.verbs import show as shown
 from launcher.verbs import stop as ended
 from launcher.verbs import wait as awaited
-from oci.refusal import Refused
+from oci.refusal import Refusal, Refused
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 app = typer.Typer(
     cls=mistaken.Verbs,
@@ -116,8 +122,45 @@ def main() -> None:
     """Run card; what a verb refuses is told as card-run tells it, and means that the verb could not run."""
     # Where our caller ignores it, the kernel keeps no child's status for us, nor for a pool (waitpid(2)).
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    raw = _Out(sys.stdout.fileno(), "wb", closefd=False)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(raw), sys.stdout.encoding, sys.stdout.errors, line_buffering=sys.stdout.isatty()
+    )
     try:
-        app()
+        try:
+            app()
+        finally:
+            _finish(sys.stdout, raw)
     except Refused as error:
         output.refusals(error.refusals)
         sys.exit(2)
+
+
+class _Out(io.FileIO):
+    """Standard output that remembers why it could not be written: click and rich keep that to themselves."""
+
+    why: OSError | None = None
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write as any file."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.why = error
+            raise
+
+
+def _finish(out: TextIO, raw: _Out) -> None:
+    """Write what is still to be written; raises Refused where it could not be, and ends as by SIGPIPE if nobody reads.
+
+    Python would tell either by a traceback, or by a status of its own at the very end.
+    """
+    with contextlib.suppress(OSError):
+        out.flush()
+    if raw.why is None:
+        return
+    if isinstance(raw.why, BrokenPipeError):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), raw.fileno())  # what is left in it goes there
+    raise Refused([Refusal("output-unwritable", f"standard output cannot be written: {raw.why.strerror}")])

@@ -85,7 +85,7 @@ OPTIONS = (
         name="executor", kind=ONE, metavar="NAME", help="for programs: who runs this, as its grants are bound to it"
     ),
     Option(name="lifeline", kind=ONE, metavar="FD", help="for programs: end the card once the other end is gone"),
-    Option(name="quiet", kind=FLAG, short="q", help="print refusals only"),
+    Option(name="quiet", kind=FLAG, short="q", help="no OK line, notes before the run or table of denials"),
     Option(name="detach", kind=FLAG, short="d", help="print the run id and return; see card(1) ps, logs, attach, stop"),
     Option(name="interactive", kind=FLAG, short="i", help="pass standard input to the worker"),
     Option(name="tty", kind=FLAG, short="t", help="give the worker a terminal"),

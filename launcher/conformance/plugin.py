@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from launcher.conformance.scene import Scene
+from launcher.conformance.scene import Scene, has_ipv6
 from launcher.conformance.suite import Conformance
 from launcher.conformance.trial import NOT_CLAIMED, Trial, parts
 
@@ -130,6 +130,8 @@ class Gate:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was tried of each suite, and which did not run whole."""
+        if self._states and not has_ipv6():
+            terminalreporter.write_line("card_conformance: this machine has no IPv6, and none was tried")
         for suite, states in self._states.items():
             claimed = sorted({part.split(": ")[0] for part, state in states.items() if state != NOT_CLAIMED})
             terminalreporter.write_line(f"card_conformance {suite}: tried {', '.join(claimed)}")

@@ -65,9 +65,18 @@ FIXED = (
 )
 
 
-def probes(allowed: Sequence[Target], denied: Sequence[Target]) -> list[Probe]:
-    """Return the whole matrix, with the places of the network that the caller names."""
-    found = [*FIXED]
+IPV6 = (
+    Probe(NETWORK, "no TCP to this machine's IPv6 loopback", ("connect", "tcp", "::1", "{port:d}", "{token}"), HEARD),
+    Probe(NETWORK, "no UDP to this machine's IPv6 loopback", ("connect", "udp", "::1", "{port:d}", "{token}"), HEARD),
+    Probe(
+        NETWORK, "no TCP to this machine's IPv6 address", ("connect", "tcp", "{address6}", "{port:d}", "{token}"), HEARD
+    ),
+)
+
+
+def probes(allowed: Sequence[Target], denied: Sequence[Target], *, ipv6: bool) -> list[Probe]:
+    """Return the whole matrix, with the places of the network that the caller names; `ipv6` is whether there is any."""
+    found = [*FIXED, *(IPV6 if ipv6 else ())]
     for target in denied:
         found += [_target(claim, f"no {target}", target) for claim in (NETWORK, ADDRESS)]
     return found + [_target(ADDRESS, f"{target} is open", target, opens=True) for target in allowed]

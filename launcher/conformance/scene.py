@@ -5,6 +5,7 @@ Made anew for each trial and taken down with it. What it sees, it sees from outs
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import secrets
@@ -82,9 +83,16 @@ class Scene:
         os.symlink("../outside/secret", f"{self.work}/to_secret")
 
     def _listen(self) -> None:
-        self._tcp = self._held.enter_context(socket.create_server(("", 0), backlog=64))
+        # One listener for both families, where there are both (ipv6(7), IPV6_V6ONLY).
+        both = has_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        self._tcp = self._held.enter_context(
+            socket.create_server(("", 0), family=family, dualstack_ipv6=both, backlog=64)
+        )
         self.port: int = self._tcp.getsockname()[1]
-        self._udp = self._held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self._udp = self._held.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+        if both:
+            self._udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         self._udp.bind(("", self.port))
         self._abstract = self._held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         self._abstract.bind(f"\0{self.mark}")
@@ -110,7 +118,8 @@ class Scene:
         places = {"work": work, "read": read, "work_here": self.work, "read_here": self.read, "outside": self.outside}
         told = {"secret": self.secret, "given": self.given, "marker": self.marker, "mark": self.mark, "name": VARIABLE}
         numbers = {"pid": self._process.pid, "port": self.port}
-        text = word.format(**places, **told, **numbers, address=own_address(), token=self._token(probe))
+        addresses = {"address": own_address(), "address6": own_address(socket.AF_INET6)}
+        text = word.format(**places, **told, **numbers, **addresses, token=self._token(probe))
         return int(text) if word.endswith(":d}") else text
 
     def _token(self, probe: Probe) -> str:
@@ -164,14 +173,30 @@ class Scene:
         return heard
 
 
-def own_address() -> str:
+# A place somewhere in the network, and the loopback (RFC 5737, RFC 3849).
+_FAMILIES = {socket.AF_INET: ("198.51.100.1", "127.0.0.1"), socket.AF_INET6: ("2001:db8::1", "::1")}
+
+
+def own_address(family: socket.AddressFamily = socket.AF_INET) -> str:
     """Return this machine's address towards the network, or its loopback where it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-        try:
-            asker.connect(("198.51.100.1", 9))  # sends nothing: it only chooses a route
-        except OSError:
-            return "127.0.0.1"
-        return str(asker.getsockname()[0])
+    elsewhere, loopback = _FAMILIES[family]
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as asker:
+            asker.connect((elsewhere, 9))  # sends nothing: it only chooses a route
+            return str(asker.getsockname()[0])
+    except OSError:
+        return loopback
+
+
+@functools.cache
+def has_ipv6() -> bool:
+    """Return whether this machine has an IPv6 loopback, without which none of its IPv6 can be reached from itself."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as asker:
+            asker.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
 def _put(path: str, text: str) -> None:

@@ -8,7 +8,7 @@ from launcher.conformance import inside
 from launcher.conformance.claims import MEANING, NETWORK
 from launcher.conformance.consistency import CHECKS, Case
 from launcher.conformance.probes import Probe, probes
-from launcher.conformance.scene import Scene
+from launcher.conformance.scene import Scene, has_ipv6
 from launcher.conformance.subject import Subject
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def parts(suite: "type[Conformance]") -> list[str]:
     """Return the whole matrix of a suite by name: what is said of the claims, what all must do, and the probes."""
     found = [f"claims: {name}" for name in (SOMETHING, PROBED, STEADY)]
     found += [f"consistency: {name}" for name in CHECKS]
-    return found + [probe.name for probe in probes(suite.allowed, suite.denied)]
+    return found + [probe.name for probe in probes(suite.allowed, suite.denied, ipv6=has_ipv6())]
 
 
 class Trial:
@@ -42,7 +42,7 @@ class Trial:
     def __init__(self, suite: "Conformance", scene: Scene) -> None:
         self._suite = suite
         self._scene = scene
-        self._matrix = probes(suite.allowed, suite.denied)
+        self._matrix = probes(suite.allowed, suite.denied, ipv6=has_ipv6())
         self.subject = suite.make(scene)
         self.claims = frozenset(self.subject.claims)
         self._seen: dict[str, tuple[Seen, Seen]] | None = None

@@ -219,6 +219,9 @@ def open_receipt(target: str | None, writable: list[str]) -> int | None:
     """
     if target is None:
         return None
+    if target == "-":
+        text = "--json -: standard output is the worker's alone"
+        raise Refused([Refusal("receipt-unwritable", text, "--json 3 3>receipt.json: a descriptor, or name a file")])
     try:
         if target.isascii() and target.isdigit():
             os.set_inheritable(int(target), False)

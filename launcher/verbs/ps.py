@@ -18,7 +18,7 @@ from oci.refusal import Refused
 
 _EVERY_SECONDS = 2.0
 _HEAD = ("RUN", "CARD", "STATE", "AGE", "IMAGE", "DENIED", "NAMES")
-_CLEAR = "\x1b[H\x1b[2J\x1b[3J"  # ECMA-48: home, erase the display and what was scrolled out of it
+_CLEAR = "\x1b[H\x1b[2J"  # ECMA-48: home, erase the display; what was scrolled out of it is the user's
 
 
 def ps(

@@ -366,6 +366,7 @@ def test_ps_watches() -> None:
         opened.type(CTRL_C)
         assert opened.ended() == 0
     assert "Traceback" not in opened.shown
+    assert "\x1b[3J" not in opened.shown
     assert verb("stop", name).status == 0
 
 

@@ -223,9 +223,9 @@ def test_stdin_only_when_asked() -> None:
     assert (closed.stdout, given.stdout) == (b"", b"in")
 
 
-@pytest.mark.parametrize("target", ["/nonexistent/receipt.json", "/etc/receipt.json", "77"])
+@pytest.mark.parametrize("target", ["/nonexistent/receipt.json", "/etc/receipt.json", "77", "-"])
 def test_a_receipt_that_cannot_be_written_is_refused(target: str) -> None:
-    """Before anything runs: a folder that is not there or not ours, and a descriptor that is not open."""
+    """Before anything runs: a folder that is not there or not ours, a descriptor that is not open, standard output."""
     done = card("--json", target, "--", "echo", "ran")
     assert (done.status, done.out, done.reasons) == (125, "", ["receipt-unwritable"])
 

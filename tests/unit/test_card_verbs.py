@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -233,3 +234,21 @@ def test_no_card_run(tmp_path: Path) -> None:
     done = card("probe", PATH=str(tmp_path))
     assert done.returncode == 2
     assert "reason=no-card-run" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["schema"], ["check"], ["--version"], ["--help"]])
+def test_output_that_cannot_be_written_is_no_success(words: list[str]) -> None:
+    """A full disk is a refusal, and a reader that is gone ends the verb as it ends any tool: neither by a traceback."""
+    argv = [sys.executable, "-c", PROGRAM, *words]
+    # As installed, where it hears no variable of Python's.
+    settings = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=settings, cwd="/")
+    reader, writer = os.pipe()
+    os.close(reader)
+    gone = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, env=settings, cwd="/")
+    os.close(writer)
+    assert done.returncode == 2
+    assert done.stderr.startswith("SANDBOX REFUSED reason=output-unwritable ")
+    assert len(done.stderr.splitlines()) == 1
+    assert (gone.returncode, gone.stderr) == (-signal.SIGPIPE, "")

@@ -5,9 +5,10 @@ The executors here are real processes of this machine with no wall, so each clai
 
 import pytest
 
-from launcher.conformance import MEANING
+from launcher.conformance import MEANING, plugin, probes, scene, trial
 from launcher.conformance.claims import TARGET
 from launcher.conformance.consistency import CHECKS
+from launcher.conformance.scene import has_ipv6
 
 pytest_plugins = ["pytester"]
 
@@ -104,6 +105,45 @@ def test_the_networks_claim_wants_a_place_beyond_this_machine(pytester: pytest.P
     text = BARE.replace("{claims!r}", "['network_boundary']").replace('(Target("127.0.0.1", 9),)', "()")
     result = run(pytester, text, "-k", "claims")
     result.stdout.fnmatch_lines("*name a place beyond this machine in `denied`*")
+
+
+LEAKY = (
+    BARE.replace("{claims!r}", "['network_boundary']")
+    .replace("(HostProcess):", "(HostProcess):\n    run = leaky\n")
+    .replace(
+        "class Bare",
+        """
+import json
+
+def leaky(self, argv, **options):
+    words = json.loads(options["stdin"])
+    closed = [[*one[:3], 9, ""] if one[0] == "connect" and ":" not in one[2] else one for one in words]
+    return HostProcess().run(argv, stdin=json.dumps(closed).encode())
+
+class Bare""",
+        1,
+    )
+)
+
+
+def test_an_executor_that_leaks_one_family_fails(pytester: pytest.Pytester) -> None:
+    """A network that is closed over IPv4 alone is not closed, where this machine has IPv6."""
+    result = run(pytester, LEAKY, "-k", "network_boundary", "--card-conformance-partial")
+    broken = [line for line in result.outlines if line.startswith("BROKEN")]
+    assert len([line for line in broken if "IPv6" in line]) == len(probes.IPV6) * has_ipv6()
+    assert [line for line in broken if "IPv6" not in line] == []
+
+
+def test_a_machine_without_ipv6_says_so(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matrix is whole without what cannot be tried there, and nobody takes it for tried."""
+    for module in (scene, trial, plugin):
+        monkeypatch.setattr(module, "has_ipv6", lambda: False)
+    text = BARE.replace("{claims!r}", "['network_boundary']")
+    result = run(pytester, text, "-k", "network_boundary", "--card-conformance-partial")
+    broken = [line for line in result.outlines if line.startswith("BROKEN")]
+    assert broken
+    assert [line for line in broken if "IPv6" in line] == []
+    result.stdout.fnmatch_lines("*no IPv6, and none was tried*")
 
 
 TRUE = "super().run(argv, **options)"
