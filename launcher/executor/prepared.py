@@ -158,6 +158,7 @@ def merged(options: CommandOptions) -> CommandOptions:
     unknown = sorted(options.keys() - CommandOptions.__annotations__.keys())
     if unknown:
         raise TypeError(f"no such option of a command: {', '.join(unknown)}")
-    if options.get("output_limit", 0) < 0:
-        raise ValueError(f"output_limit is a number of bytes, and {options['output_limit']} is none")
+    limit = options.get("output_limit", OUTPUT_LIMIT)
+    if limit < 0:
+        raise ValueError(f"output_limit is a number of bytes, and {limit} is none")
     return options.copy()

@@ -223,6 +223,21 @@ def test_stdin_only_when_asked() -> None:
     assert (closed.stdout, given.stdout) == (b"", b"in")
 
 
+@pytest.mark.usefixtures("nothing_left")
+def test_a_reader_that_is_gone_ends_the_card() -> None:
+    """By SIGTERM, at the next thing that the worker says; the status is its own."""
+    worker = "trap 'exit 9' TERM; while :; do echo said; sleep 0.1; done"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["card-run", "-q", "--", "sh", "-c", worker], stdout=pipe, stderr=pipe, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline() == "said\n"
+        running.stdout.close()
+        said = running.stderr.read()
+        assert running.wait(60) == 9
+    assert "NOTE podman ended with 126; the worker's own status is 9" in said
+
+
 @pytest.mark.parametrize("target", ["/nonexistent/receipt.json", "/etc/receipt.json", "77", "-"])
 def test_a_receipt_that_cannot_be_written_is_refused(target: str) -> None:
     """Before anything runs: a folder that is not there or not ours, a descriptor that is not open, standard output."""
