@@ -148,13 +148,14 @@ def test_the_state_of_other_runs_is_not_shown() -> None:
 
 
 def test_podmans_storage_is_not_shown() -> None:
-    """Who may read the user's HOME reads no other container's files, which podman mounts there; the rest is there."""
-    (HOME / "mine").write_text("mine\n")
+    """Who may read the user's data reads no other container's files, which podman mounts there; the rest is there."""
+    data = HOME / ".local/share"
+    (data / "mine").write_text("mine\n")
     held = run([*USER, "card-run", "-d", "--net=none", "--", "sleep", "60"])
-    storage = HOME / ".local/share/containers"
+    storage = data / "containers"
     assert (storage / "storage").is_dir()
-    done = card(f"--read={HOME}", "--", "sh", "-c", f"cat {HOME}/mine; ls -A {storage}; echo x > {storage}/x")
-    (HOME / "mine").unlink()
+    done = card(f"--read={data}", "--", "sh", "-c", f"cat {data}/mine; ls -A {storage}; echo x > {storage}/x")
+    (data / "mine").unlink()
     run([*USER, "card", "stop", held.out.strip()])
     assert done.out == "mine\n", done.err
     assert "Read-only file system" in done.err
