@@ -118,8 +118,17 @@ app.command()(denials.denials)
 app.command()(gc.gc)
 
 
+def run() -> None:
+    """Run a verb; what it refuses is told as card-run tells it, and means that the verb could not run."""
+    try:
+        app()
+    except Refused as error:
+        output.refusals(error.refusals)
+        sys.exit(2)
+
+
 def main() -> None:
-    """Run card; what a verb refuses is told as card-run tells it, and means that the verb could not run."""
+    """Run card as a process of its own, whose standard output and SIGCHLD it has to itself."""
     # Where our caller ignores it, the kernel keeps no child's status for us, nor for a pool (waitpid(2)).
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     raw = _Out(sys.stdout.fileno(), "wb", closefd=False)
@@ -127,13 +136,9 @@ def main() -> None:
         io.BufferedWriter(raw), sys.stdout.encoding, sys.stdout.errors, line_buffering=sys.stdout.isatty()
     )
     try:
-        try:
-            app()
-        finally:
-            _finish(sys.stdout, raw)
-    except Refused as error:
-        output.refusals(error.refusals)
-        sys.exit(2)
+        run()
+    finally:
+        _finish(sys.stdout, raw)
 
 
 class _Out(io.FileIO):
@@ -151,10 +156,12 @@ class _Out(io.FileIO):
 
 
 def _finish(out: TextIO, raw: _Out) -> None:
-    """Write what is still to be written; raises Refused where it could not be, and ends as by SIGPIPE if nobody reads.
+    """Write what is still to be written; where it could not be, end refused, and as by SIGPIPE if nobody reads.
 
     Python would tell either by a traceback, or by a status of its own at the very end.
     """
+    if out.closed:  # by the verb, which has told why
+        return
     with contextlib.suppress(OSError):
         out.flush()
     if raw.why is None:
@@ -163,4 +170,5 @@ def _finish(out: TextIO, raw: _Out) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
     os.dup2(os.open(os.devnull, os.O_WRONLY), raw.fileno())  # what is left in it goes there
-    raise Refused([Refusal("output-unwritable", f"standard output cannot be written: {raw.why.strerror}")])
+    output.refusals((Refusal("output-unwritable", f"standard output cannot be written: {raw.why.strerror}"),))
+    sys.exit(2)

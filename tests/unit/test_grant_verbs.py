@@ -34,7 +34,7 @@ def verb(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     """Run `card grant` and return its exit status."""
     monkeypatch.setattr(sys, "argv", ["card", "grant", *words])
     with pytest.raises(SystemExit) as ended:
-        card.main()
+        card.run()
     return int(ended.value.code or 0)
 
 
