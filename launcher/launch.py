@@ -234,7 +234,7 @@ def _worktrees(roots: Filesystem) -> tuple[str, ...]:
     tops = [root.path for root in roots.roots if root.directory and os.path.isfile(f"{root.path}/.git")]
     if not tops:
         return ()
-    from launcher.fs import worktree
+    from launcher.fs.git import worktree
 
     return tuple(worktree.notes(tops, roots.roots))
 

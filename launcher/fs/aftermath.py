@@ -11,8 +11,9 @@ the run directory before the worker starts. To look again does nothing more.
 
 import os
 
-from launcher.fs import git, searched
-from launcher.fs.gitfiles import TooMuch
+from launcher.fs import searched
+from launcher.fs.git import checkout
+from launcher.fs.git.files import TooMuch
 from launcher.fs.paths import folder
 from launcher.fs.policy import Filesystem
 from launcher.value import Value
@@ -28,7 +29,7 @@ NAME = "aftermath.json"
 class Before(Value):
     """What an end is compared with: what was closed, git directories, and where a podman would be found first.
 
-    `closed` are device, inode and path; `git` is `launcher.fs.git`'s; no podman was at `before_podman`.
+    `closed` are device, inode and path; `git` is `launcher.fs.git.checkout`'s; no podman was at `before_podman`.
     """
 
     closed: tuple[tuple[int, int, str], ...]
@@ -72,9 +73,9 @@ def look(found: Before) -> list[str]:
         planted = f"{path}/commondir"
         if planted not in closed and os.path.lexists(planted):
             lines.append(f"{planted} was made by the worker, to send git to its own config and hooks: {_drop(planted)}")
-        if was_whole and not git.whole(path):
+        if was_whole and not checkout.whole(path):
             lines.append(f"{path} is no git directory any more, and git would look for another: mend it before use")
-        if git.rebasing(path) not in {0, todo}:
+        if checkout.rebasing(path) not in {0, todo}:
             lines.append(f"{path} is in a rebase that the worker changed: read its list, it may have commands to run")
         if tree and _tree(path) != tree:
             lines.append(f"{path}/gitdir was changed by the worker, and hides the worktree {tree}: git worktree repair")
@@ -96,7 +97,7 @@ def _is(path: str, device: int, inode: int) -> bool:
 
 def _tree(path: str) -> str:
     try:
-        return git.linked_tree(path)
+        return checkout.linked_tree(path)
     except TooMuch:
         return ""
 

@@ -27,7 +27,7 @@ class Filesystem(Value):
 
     `held` directories are mount points that stay writable, `closed` paths are read-only; both lie in write roots, and
     `judged` is the device and inode of each. `mounted` is what of the bench is mounted below the roots, `hidden` what
-    of it no card sees, each as (access, path); `git` is for the aftermath (`launcher.fs.git`).
+    of it no card sees, each as (access, path); `git` is for the aftermath (`launcher.fs.git.checkout`).
     """
 
     roots: tuple[Root, ...]

@@ -7,7 +7,7 @@ every directory between a write root and a protected path is a mount point too (
 import os
 import stat
 
-from launcher.fs import git
+from launcher.fs.git import checkout
 from launcher.fs.paths import FLAG, WRITE, Root, ancestors, below, folder, misspelt, not_absolute, unprintable
 from launcher.value import Value
 from oci.refusal import Refusal
@@ -17,7 +17,7 @@ class Protection(Value):
     """What lies read-only in write roots: `held` directories stay writable, `closed` paths do not; parents first.
 
     `judged` has the device, inode and path of each: two cards may share a root, and one of them must not be able to
-    swap what the other mounts. `git` is what the aftermath has to know of git directories (`launcher.fs.git`).
+    swap what the other mounts. `git` is what the aftermath has to know of git directories (`launcher.fs.git.checkout`).
     """
 
     held: tuple[str, ...]
@@ -35,7 +35,7 @@ def decide(roots: list[Root], asked: list[str], *, git_writable: bool, make: boo
         path, refusal = _resolve(text, writable)
         closed += [path] if path else []
         refusals += refusal
-    checkouts = git.closed([] if git_writable else writable, make=make)
+    checkouts = checkout.closed([] if git_writable else writable, make=make)
     closed += checkouts.paths
     refusals += checkouts.refusals
     # A root of less access inside a writable one is as movable as a protected path.

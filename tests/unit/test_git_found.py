@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.fs import gitconfig, gitfiles, policy
+from launcher.fs import policy
+from launcher.fs.git import config, files
 from tests.unit.test_filesystem_policy import git
 
 
@@ -120,7 +121,7 @@ def test_an_index_that_is_none_says_nothing(tmp_path: Path) -> None:
     for data in (b"DIRC", b"DIRC\0\0\0\4\xff\xff\xff\xff" + mode * 9, b"DIRC\0\0\0\2\0\0\0\1" + entry, mode * 1000):
         (tree / ".git/index").write_bytes(data)
         assert closed(tree) == {".git/hooks", ".git/config"}
-    assert gitfiles.gitlinks(f"{tree}/.git/index") == []
+    assert files.gitlinks(f"{tree}/.git/index") == []
     assert (outside / ".git").is_dir()
     with (tree / ".git/index").open("r+b") as file:
         file.truncate(1 << 30)
@@ -274,6 +275,6 @@ def test_configs_are_read_as_git_reads_them(tmp_path: Path) -> None:
     said = subprocess.run(words, capture_output=True, check=True).stdout.decode()
     wanted = [tuple(one.partition("\n")[::2]) for one in said.split("\0")[:-1]]
     found = [
-        (".".join(filter(None, (section, name, key))), value) for section, name, key, value in gitconfig.parse(CONFIG)
+        (".".join(filter(None, (section, name, key))), value) for section, name, key, value in config.parse(CONFIG)
     ]
     assert found == wanted

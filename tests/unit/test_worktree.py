@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.fs import policy, worktree
+from launcher.fs import policy
+from launcher.fs.git import worktree
 
 
 def notes(*tops: Path, read: tuple[str, ...] = ()) -> list[str]:

@@ -12,9 +12,9 @@ worker.
 import os
 import stat
 
-from launcher.fs import gitfiles
-from launcher.fs.gitconfig import Configs
-from launcher.fs.gitfiles import TooMuch
+from launcher.fs.git import files
+from launcher.fs.git.config import Configs
+from launcher.fs.git.files import TooMuch
 from launcher.fs.paths import below, config_home
 from oci.refusal import Refusal
 
@@ -81,7 +81,7 @@ def rebasing(path: str) -> int:
 
 def linked_tree(path: str) -> str:
     """Return the linked worktree that a git directory says to be of; raises TooMuch."""
-    led = gitfiles.led(f"{path}/gitdir")
+    led = files.led(f"{path}/gitdir")
     return os.path.dirname(os.path.normpath(led)) if led else ""
 
 
@@ -150,7 +150,7 @@ class _Search:
 
     def _lead(self, dot: str, tree: str) -> None:
         """Look at the git directory that a `.git` file names."""
-        named = gitfiles.led(dot, "gitdir: ")
+        named = files.led(dot, "gitdir: ")
         if not named:
             return
         place, real = os.path.normpath(named), os.path.realpath(named)
@@ -185,7 +185,7 @@ class _Search:
         self._inner(path, there)
         for name in there:
             if name == "index" or name.startswith("sharedindex."):
-                links = (os.path.normpath(f"{tree}/{link}") for link in gitfiles.gitlinks(f"{path}/{name}"))
+                links = (os.path.normpath(f"{tree}/{link}") for link in files.gitlinks(f"{path}/{name}"))
                 for one in links:
                     if below(one, tree):
                         self._tree(one)
@@ -200,7 +200,7 @@ class _Search:
         """Return the git directory that one of a linked worktree shares hooks and config with, or "" for any other."""
         if "commondir" not in there:
             return ""
-        common = os.path.realpath(gitfiles.led(f"{path}/commondir") or path)
+        common = os.path.realpath(files.led(f"{path}/commondir") or path)
         above = os.path.dirname(path)
         if os.path.basename(above) == "worktrees" and common == os.path.dirname(above):
             return common

@@ -6,7 +6,7 @@ a key alone is "". What git would not take is passed over, for it does nothing w
 
 import os
 
-from launcher.fs import gitfiles
+from launcher.fs.git import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Configs:
         """Return (section, subsection, key, value) of each line, section and key in lower case; raises TooMuch."""
         if config not in self._read:
             link = not self._inside(config) and os.path.islink(config)
-            data = gitfiles.read(os.path.realpath(config) if link else config)
+            data = files.read(os.path.realpath(config) if link else config)
             self._read[config] = list(parse(os.fsdecode(data)))
         return self._read[config]
 
