@@ -194,7 +194,7 @@ STATUS: dict[tuple[str, str], tuple[set[int], set[int]]] = {
     ("between", "launcher"): ({-9}, TERM | OWN),
     ("between", "podman"): (NEVER_RAN | KILL | OWN, NEVER_RAN | TERM | OWN),
     ("between", "conmon"): (NEVER_RAN | KILL | OWN, NEVER_RAN | TERM | OWN),
-    ("between", "stage 2"): (NEVER_RAN, NEVER_RAN),
+    ("between", "stage 2"): (NEVER_RAN | KILL, NEVER_RAN | TERM),
     # Stage 2 may have felt the wall already; without pasta it feels no way out at all, and refuses.
     ("between", "pasta"): (OWN | NEVER_RAN, OWN | NEVER_RAN),
     ("running", "launcher"): ({-9}, TERM),
