@@ -52,7 +52,10 @@ def apply(base: dict[str, Any], deny: tuple[Deny, ...]) -> dict[str, Any]:
         {**entry, "names": [name for name in entry["names"] if name not in denied]} for entry in base["syscalls"]
     ]
     machines: list[dict[str, Any]] = [{**machine, "subArchitectures": []} for machine in base.get("archMap", ())]
+    # A call that podman's own profile does not know is not opened by ours.
+    known = {name for entry in base["syscalls"] if entry["action"] == "SCMP_ACT_ALLOW" for name in entry["names"]}
     ours = [*_unconditional(deny), *_conditional(deny)]
+    ours = [entry for entry in ours if entry["action"] != "SCMP_ACT_ALLOW" or entry["names"][0] in known]
     return {**base, "archMap": machines, "syscalls": [entry for entry in entries if entry["names"]] + ours}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.cards import BUSYBOX, IMAGE, card, run
+from tests.bench.cards import BUSYBOX, IMAGE, card, is_old, run
 
 TRY = r"""
 import errno, json, os, sys
@@ -361,15 +361,17 @@ def test_no_set_id_program_is_left(workspace: Path) -> None:
         return found
 
     words = ["podman", "run", "--rm", "--pull=never", "--userns=keep-id", f"--volume={workspace}:{workspace}", IMAGE]
-    assert run([*words, "python3", "-c", SET_ID, str(workspace)]).out == ""
+    # The profile of Debian 12's podman does not know the newest of the calls, so that nobody has it.
+    calls = ["chmod", "fchmod", "fchmodat", *([] if is_old() else ["fchmodat2"])]
+    unknown = [f"fchmodat2 {mode} Function not implemented" for mode in ("4755", "2755", "1755") if is_old()]
+    assert run([*words, "python3", "-c", SET_ID, str(workspace)]).out.splitlines() == unknown
     control = left()
-    assert {control[f"{way}-4755"] for way in ("chmod", "fchmod", "fchmodat", "fchmodat2")} == {0o4755}
+    assert {control[f"{way}-4755"] for way in calls} == {0o4755}
     done = card(f"--write={workspace}", "--", "python3", "-c", SET_ID, str(workspace))
     after = left()
-    calls = ("chmod", "fchmod", "fchmodat", "fchmodat2")
-    assert done.out.splitlines() == [
-        f"{call} {mode} Operation not permitted" for call in calls for mode in ("4755", "2755")
-    ]
+    every = ("chmod", "fchmod", "fchmodat", "fchmodat2")
+    denied = [f"{call} {mode} Operation not permitted" for call in every for mode in ("4755", "2755")]
+    assert done.out.splitlines() == [*denied, *unknown[2:]]
     assert {name for name, mode in after.items() if mode & 0o6000} == set()
     assert after.keys() == control.keys()
     assert {after[f"{call}-1755"] for call in calls} == {0o1755}

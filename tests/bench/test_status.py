@@ -47,7 +47,9 @@ def test_a_client_that_failed_under_a_worker_that_did_not(tmp_path: Path, status
     environment = stand_in(tmp_path, LIES.format(status=status))
     done = card("--net=none", "--", "true", receipt=tmp_path / "r.json", env=environment)
     assert (done.status, done.receipt["exit_status"]) == (status, status)
-    assert f"NOTE podman ended with {status}; the worker's own status is 0" in done.err
+    # Podman 4.3 records no 0.
+    own = ", and recorded no status of the worker's" if is_old() else "; the worker's own status is 0"
+    assert f"NOTE podman ended with {status}{own}" in done.err
 
 
 def test_output_that_could_not_be_written() -> None:
@@ -60,7 +62,7 @@ def test_output_that_could_not_be_written() -> None:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode in {126, 128 + signal.SIGTERM, 128 + signal.SIGKILL}
     assert "no space left on device" in done.stderr
-    assert "NOTE podman ended with 126; the worker's own status is " in done.stderr
+    assert "NOTE podman ended with 126" in done.stderr
 
 
 WAITS = ["sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.05; done"]

@@ -23,6 +23,7 @@ BASE: dict[str, Any] = {
         {"names": ["read", *profile.NEEDED, "seccomp", "unshare", "mount"],
          "action": "SCMP_ACT_ALLOW", "args": [], "includes": {}, "excludes": {}},
         {"names": ["clone", "ioctl", "socketpair", "ptrace"], "action": "SCMP_ACT_ALLOW", "args": []},
+        {"names": ["chmod", "fchmod", "fchmodat", "fchmodat2"], "action": "SCMP_ACT_ALLOW", "args": []},
         {"names": ["bpf"], "action": "SCMP_ACT_ALLOW", "includes": {"caps": ["CAP_SYS_ADMIN"]}},
         {"names": ["socket"], "action": "SCMP_ACT_ALLOW",
          "args": [{"index": 0, "value": 16, "valueTwo": 0, "op": "SCMP_CMP_NE"}]},
@@ -93,6 +94,13 @@ def test_conditions_are_ones_that_libseccomp_keeps() -> None:
             indexes = [condition["index"] for condition in entry["args"]]
             assert indexes
             assert len(set(indexes)) == len(indexes)
+
+
+def test_what_podman_does_not_know_stays_closed() -> None:
+    """A call that came after podman's own profile is not opened by ours."""
+    older = [{**entry, "names": [name for name in entry["names"] if name != "fchmodat2"]} for entry in BASE["syscalls"]]
+    entries = profile.apply({**BASE, "syscalls": older}, RULES)["syscalls"]
+    assert {entry["action"] for entry in entries if "fchmodat2" in entry["names"]} == {"SCMP_ACT_ERRNO"}
 
 
 def test_the_rest_of_podman_s_profile_stays() -> None:
