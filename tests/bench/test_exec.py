@@ -218,9 +218,10 @@ def test_neither_can_harm_the_other() -> None:
 
 def test_the_worker_can_limit_what_entered() -> None:
     """That neither can signal the other is no more than that, as SECURITY.md says: a limit of time ends it."""
-    limit = "import resource, sys; resource.prlimit(int(sys.stdin.readline()), resource.RLIMIT_CPU, (1, 1))"
+    limit = "import resource; print('up', flush=True); resource.prlimit(int(input()), resource.RLIMIT_CPU, (1, 1))"
     burn = "import os; print(os.getpid(), flush=True)\nwhile True: pass"
     with background("card-run", "-q", "-i", "--run", "limits", "--", "python3", "-c", f"{limit}; input()") as worker:
+        assert said(worker) == "up"
         with background("card", "exec", "limits", "python3", "-c", burn) as entered:
             tell(worker, said(entered))
             assert entered.wait(30) == 128 + signal.SIGKILL
