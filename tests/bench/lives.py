@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from launcher.run.process import START_SECONDS
 from tests.bench.cards import run
 
 RUNTIME = Path(os.environ.get("XDG_RUNTIME_DIR", "/run"))
@@ -104,8 +105,18 @@ class Live:
             send(found, number)
 
     def end(self) -> tuple[int, str, str]:
-        """Wait for card-run; return its status, and what it and the worker said."""
-        out, err = self.process.communicate(timeout=60)
+        """Wait for card-run; return its status, and what it and the worker said.
+
+        It may wait as long as card-run itself waits for a podman that hangs. What does not end is told with the bench's
+        processes, and killed.
+        """
+        try:
+            out, err = self.process.communicate(timeout=START_SECONDS + 30)
+        except subprocess.TimeoutExpired:
+            there = run(["ps", "-eo", "pid,ppid,stat,wchan:20,etimes,args", "--forest"]).out
+            self.process.kill()
+            self.process.communicate()
+            raise AssertionError(f"card-run {self.process.pid} does not end:\n{there}") from None
         return self.process.returncode, out, err
 
 
