@@ -29,11 +29,11 @@ def decide(
         return (), (), []
     places |= {**dict.fromkeys(kept.held, WRITE), **dict.fromkeys(kept.closed, READ)}
     away = sorted(map(os.path.realpath, hidden))
-    masks = {path: _access(path, places) for path in away if _hide(path, places)}
+    masks = {path: mountinfo.innermost(path, places, "") for path in away if _hide(path, places)}
     with open("/proc/self/mountinfo", "rb") as file:
         points = {point for _, _, point in mountinfo.mounts(file.read())}
     found = {
-        point: _access(point, places)
+        point: mountinfo.innermost(point, places, "")
         for point in sorted(points - places.keys())
         if not any(point == mask or below(point, mask) for mask in masks)
     }
@@ -41,16 +41,10 @@ def decide(
     return tuple(mounted), tuple((access, path) for path, access in masks.items()), _refusals(mounted, roots)
 
 
-def _access(path: str, places: dict[str, str]) -> str:
-    """Return the access of the innermost place that a path lies below; "" where that is none."""
-    holders = [place for place in places if below(path, place)]
-    return places[max(holders, key=len)] if holders else ""
-
-
 def _hide(path: str, places: dict[str, str]) -> bool:
     """Return whether a path lies in what may be read, and holds nothing that was asked for itself."""
     asked = any(place == path or below(place, path) for place in places)
-    return not asked and _access(path, places) not in {"", WRITE} and os.path.isdir(path)
+    return not asked and mountinfo.innermost(path, places, "") not in {"", WRITE} and os.path.isdir(path)
 
 
 def _refusals(mounted: list[tuple[str, str]], roots: list[Root]) -> list[Refusal]:

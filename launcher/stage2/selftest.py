@@ -145,7 +145,7 @@ def mounts(kernel: Kernel, conf: Conf) -> "list[tuple[str, str]]":
     places |= dict.fromkeys((*policy.read, *conf.closed), both | os.ST_RDONLY)
     places |= dict.fromkeys(policy.noexec, both | os.ST_RDONLY | os.ST_NOEXEC)
     points = {point for _, _, point in mountinfo.mounts(kernel.read_file("/proc/self/mountinfo"))}
-    wanted = {**{point: _wanted(point, places) for point in points}, **places, "/": os.ST_RDONLY}
+    wanted = {**{point: mountinfo.innermost(point, places, 0) for point in points}, **places, "/": os.ST_RDONLY}
     lacking = {
         path: _lacks(kernel, path, flags)
         for path, flags in sorted(wanted.items())
@@ -163,12 +163,6 @@ def mounts(kernel: Kernel, conf: Conf) -> "list[tuple[str, str]]":
 
 _MOUNT_HINT = "something is mounted there: name a narrower path"
 _MOUNT_FLAGS = {os.ST_RDONLY: "read-only", os.ST_NOEXEC: "noexec", os.ST_NOSUID: "nosuid", os.ST_NODEV: "nodev"}
-
-
-def _wanted(point: str, places: "dict[str, int]") -> int:
-    """Return the flags of the innermost place that a mount point lies in; 0 where that is none."""
-    holders = [place for place in places if inside(point, place)]
-    return places[max(holders, key=len)] if holders else 0
 
 
 def _lacks(kernel: Kernel, path: str, flags: int) -> "list[str]":
